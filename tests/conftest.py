@@ -48,6 +48,21 @@ async def postgres_url() -> AsyncIterator[str]:
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def vector_url() -> AsyncIterator[str]:
+    """A migrated database on a server that has pgvector, with the extension."""
+    # Imported late: the tests of core then run without the store.
+    from tests.support.databases import on_server, temporary_postgres
+    from tests.support.environments import NoEnvironmentError
+    from tests.support.pgvector import pgvector_cluster
+    from tests.support.skipping import skipped_without
+
+    with skipped_without(NoEnvironmentError, "pgvector"), pgvector_cluster() as cluster:
+        async with temporary_postgres(cluster.url) as url:
+            await on_server(url, "create extension vector")
+            yield url
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with one migrated file, which tests copy instead of migrating again."""
     folder = tmp_path_factory.mktemp("sqlite_template")

@@ -85,9 +85,12 @@ class Cluster:
 
 
 @contextmanager
-def own_cluster(place: Path | None = None) -> Generator[Cluster]:
-    """A PostgreSQL server for the caller alone; its data is in a temporary folder of `place`."""
-    with _new_cluster(place) as cluster:
+def own_cluster(place: Path | None = None, *, programs: Path | None = None) -> Generator[Cluster]:
+    """A PostgreSQL server for the caller alone; its data is in a temporary folder of `place`.
+
+    `programs` is the folder of PostgreSQL's programs (default: the newest that is installed).
+    """
+    with _new_cluster(place, programs) as cluster:
         cluster.start()
         yield cluster
 
@@ -102,9 +105,9 @@ def own_pair() -> Generator[tuple[Cluster, Cluster]]:
 
 
 @contextmanager
-def _new_cluster(place: Path | None = None) -> Generator[Cluster]:
+def _new_cluster(place: Path | None = None, programs: Path | None = None) -> Generator[Cluster]:
     """A server that is not created yet; it is stopped at the end."""
-    programs = _programs()
+    programs = programs or _programs()
     with tempfile.TemporaryDirectory(prefix="lango-", dir=place) as folder:
         if os.geteuid() == 0:
             shutil.chown(folder, _OWNER)

@@ -17,6 +17,7 @@ from faults.turns.processes import Crew, keep_log
 from faults.turns.tally import Shape
 from faults.turns.workspace import TurnProcess, Workspace, temporary_workspace, turn_process
 from lango.core.turns.events import Publish, TurnEvent
+from lango.providers.embeddings import Embedder
 from lango.store.turns.rows import Claim
 from lango.turns.attempt import LoadedApp
 from lango.turns.worker import TurnWorker
@@ -45,6 +46,11 @@ class Watched:
     def remembers(self) -> bool:
         """As the app does."""
         return self.app.remembers
+
+    @property
+    def embedder(self) -> Embedder | None:
+        """That of the app."""
+        return self.app.embedder
 
     def run(
         self, claim: Claim, *, abort: asyncio.Event, publish: Publish

@@ -20,7 +20,10 @@ from lango.adk.sessions.encode import CONTENT_ROLES
 from lango.adk.sessions.session import link_of
 from lango.core.ids import MAX_SESSION_KEY_BYTES, check_id, check_key, fitted
 from lango.core.values import storable_json, storable_text
+from lango.providers.embeddings import Embedder
+from lango.providers.registry import resolve_embedder
 from lango.store.memory.store import FoundMemory, NewMemory, SqlMemoryStore
+from lango.store.memory.vectors import QueryVector
 from lango.store.sessions.entries import SessionKey, SessionRef, readable_time
 from lango.store.sessions.store import SqlSessionStore
 
@@ -35,7 +38,8 @@ class SqlMemoryService(BaseMemoryService):
 
     Set `requires_session` if the sessions are in the same store: events of a missing or deleted
     session are then refused, and no entry outlives its session. A search returns up to `limit`
-    entries.
+    entries. With `embeddings`, the embedding model of an app whose workers use the same, it also
+    finds texts that say it in other words.
     """
 
     def __init__(
@@ -45,16 +49,21 @@ class SqlMemoryService(BaseMemoryService):
         tenant: str = "",
         requires_session: bool = False,
         limit: int = MAX_RESULTS,
+        embeddings: Embedder | str | None = None,
     ) -> None:
         self._owns_store = isinstance(store, str)
         self.store = SqlSessionStore(store) if isinstance(store, str) else store
         self.tenant = tenant
         self.requires_session = requires_session
         self.limit = limit
+        self._owns_embedder = isinstance(embeddings, str)
+        self.embedder = resolve_embedder(embeddings) if isinstance(embeddings, str) else embeddings
         self._memories = SqlMemoryStore(self.store.database)
 
     async def close(self) -> None:
-        """Close the connections, if this service opened the store."""
+        """Close the connections that this service opened."""
+        if self._owns_embedder and self.embedder is not None:
+            await self.embedder.close()
         if self._owns_store:
             await self.store.close()
 
@@ -160,10 +169,19 @@ class SqlMemoryService(BaseMemoryService):
     async def search_memory(
         self, *, app_name: str, user_id: str, query: str
     ) -> SearchMemoryResponse:
-        """The entries of a user that share words with the query, the best first."""
+        """The entries of a user that share words or meaning with the query, the best first."""
         user = self._user(app_name, user_id)
-        memories = await self._memories.search(user, query, self.limit)
+        vector = await self._vector(query)
+        memories = await self._memories.search(user, query, self.limit, vector=vector)
         return SearchMemoryResponse(memories=[_entry(memory) for memory in memories])
+
+    async def _vector(self, query: str) -> QueryVector | None:
+        """The embedding of a query, if there is a model and the database can compare them."""
+        embedder = self.embedder
+        if embedder is None or not await self._memories.vectors.are_supported():
+            return None
+        vector = await embedder.embed_query(query)
+        return None if vector is None else QueryVector(embedder.name, vector)
 
     async def delete_memory(
         self, *, app_name: str, user_id: str, memory_id: str | None = None

@@ -18,6 +18,7 @@ from lango.agent.durable import DurableTurns
 from lango.agent.run import TurnRunner, run_and_collect, run_turn
 from lango.core.turns.events import Answer, Approval, TurnEvent
 from lango.errors import ConfigError, TurnNotFoundError
+from lango.providers.embeddings import Embedder
 from lango.store.sessions.store import SqlSessionStore
 from lango.turns.engine.protocol import Engine
 from lango.turns.worker import WorkerOptions
@@ -34,7 +35,8 @@ class Agent:
     None as much as the model accepts.
 
     Tools and callbacks can search the user's memory and add to it. With `memory`, which needs a
-    store, the messages of each turn that completes join it. `compaction` (ADK's
+    store, the messages of each turn that completes join it. With `embeddings`, the name of an
+    embedding model, searches on PostgreSQL also find it by its meaning. `compaction` (ADK's
     EventsCompactionConfig, which needs a store too) summarises long conversations.
 
     With a store, turns survive the process: `resume` resumes an interrupted one. Pass an `engine`
@@ -52,6 +54,7 @@ class Agent:
         next_turn: NextTurn = "sticky",
         token_budget: int | None = 0,
         memory: bool = False,
+        embeddings: Embedder | str | None = None,
         compaction: Compaction | None = None,
         engine: Engine | None = None,
         worker: WorkerOptions | None = None,
@@ -64,9 +67,8 @@ class Agent:
     ) -> None:
         if (root is None) == (model is None):
             raise TypeError("An Agent is made of an ADK agent, or of a model: give one of the two.")
-        if store is None and (memory or compaction):
-            needy = "memory" if memory else "compaction"
-            raise ConfigError(f"`{needy}` needs a store: pass `store` with its URL.")
+        if store is None:
+            _refuse_without_store(memory=memory, embeddings=embeddings, compaction=compaction)
         self._made_model = ModelAdapter(model) if isinstance(model, str) else None
         if model is not None:
             root = llm_agent(
@@ -80,21 +82,22 @@ class Agent:
         assert root is not None  # noqa: S101 - checked above
         self.root = root_of(root)
         self._services = services(
-            store, tenant=tenant, root_agent_name=self.root.name, token_budget=token_budget
+            store,
+            tenant=tenant,
+            root_agent_name=self.root.name,
+            token_budget=token_budget,
+            embeddings=embeddings,
         )
         if plugins is None:
             plugins = usual_plugins(self._services.store, tenant=tenant, token_budget=token_budget)
         self.runner = AgentRunner(
             root,
-            self._services.sessions,
-            self._services.artifacts,
-            self._services.memory,
+            *(self._services.sessions, self._services.artifacts, self._services.memory),
             plugins=plugins,
             next_turn=next_turn,
             name=app_name or "",
             compaction=compaction,
         )
-
         self.durable: DurableAgent | None = None
         self._durable_turns: DurableTurns | None = None
         if self._services.store is not None:
@@ -173,6 +176,13 @@ class Agent:
     async def pending(self, *, user: str = "user", session: str = "default") -> list[Approval]:
         """The approvals a session waits for, oldest first."""
         return await self.runner.pending(user, session)
+
+
+def _refuse_without_store(**options: object) -> None:
+    """Refuse the options that need a store."""
+    for name, value in options.items():
+        if value:
+            raise ConfigError(f"`{name}` needs a store: pass `store` with its URL.")
 
 
 def _adk_agent(agent: Any) -> Any:

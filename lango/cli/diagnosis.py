@@ -14,7 +14,7 @@ from lango.adk.models.adapter import ModelAdapter
 from lango.agent.agent import Agent
 from lango.agent.probe import probe
 from lango.app import Application
-from lango.config.apps import AgentSettings
+from lango.config.apps import AgentSettings, AppSettings
 from lango.config.load import LoadedSettings
 from lango.config.settings import DATABASE, Settings
 from lango.core.causes import cause_of
@@ -24,6 +24,7 @@ from lango.store.db.listen import Notices
 from lango.store.files.objects import ObjectStore
 from lango.store.hold import read_hold
 from lango.store.insight.workload import abandoned_turns
+from lango.store.memory.vectors import EntryVectors
 from lango.store.schema import migrate
 from lango.turns.probes import probe_bus, probe_engine
 
@@ -60,6 +61,11 @@ _OWN_CACHES: Final = (
     "App.context_cache_config has no effect on {}: a prompt's beginning is cached without it "
     "(docs: how-to/models). Leave it out, or use ADK's own class of the model"
 )
+_NO_VECTORS: Final = {
+    True: "SQLite compares none: searches of memory use words alone. Use PostgreSQL with pgvector",
+    False: "the database has no pgvector, so searches of memory use words alone. Install it on the "
+    "server, and run `create extension vector` in the database",
+}
 _SERVER_ADVICE: Final = {
     "MCP server": "Install or start it, or correct `mcp_servers.{}`",
     "OpenAPI document": "Start its server, or correct `openapi_documents.{}` and its `networks`",
@@ -99,7 +105,9 @@ async def examine(
             async for finding in _app(application, name):
                 yield finding
         abandoned = [] if apps else await _abandoned(application)
-        for finding in (*await _held(application), *await _pooler(application), *abandoned):
+        embeddings = await _embeddings(application, names, models=models)
+        others = (*await _held(application), *await _pooler(application), *abandoned)
+        for finding in (*embeddings, *others):
             yield finding
         async for finding in _models(application, names if models else ()):
             yield finding
@@ -215,6 +223,33 @@ async def _app(application: Application, name: str) -> AsyncIterator[CheckResult
         problem = await mcp_problem(owner, toolset)
         message = problem or "lists its tools"
         yield CheckResult(f"an MCP server of {owner.name}", ok=not problem, message=message)
+
+
+async def _embeddings(
+    application: Application, names: Sequence[str], *, models: bool
+) -> list[CheckResult]:
+    """Check that the database compares embeddings, and try the models of these apps' memories."""
+    apps = [app for name in names if (app := application.settings.apps.get(name)) is not None]
+    embedded = {app.embeddings: app for app in apps if app.embeddings is not None}
+    if not embedded:
+        return []
+    database, subject = application.store.database, "embeddings of memory"
+    if not await EntryVectors(database).are_supported():
+        message = _NO_VECTORS[database.is_sqlite]
+        return [CheckResult(subject, ok=True, message=message, warns=True)]
+    supported = CheckResult(subject, ok=True, message="pgvector compares them")
+    tried = [await _embedding_model(application, app) for app in embedded.values() if models]
+    return [supported, *tried]
+
+
+async def _embedding_model(application: Application, app: AppSettings) -> CheckResult:
+    subject = f"model {app.embeddings}"
+    try:
+        embedder = application.embedder(app)
+        [vector] = await embedder.embed(["Is this model there?"]) if embedder else [[]]
+    except LangoError as error:
+        return CheckResult(subject, ok=False, message=str(error))
+    return CheckResult(subject, ok=True, message=f"embeds texts, in {len(vector):,} dimensions")
 
 
 def _caches(agent: Agent, name: str) -> Iterator[CheckResult]:

@@ -95,6 +95,19 @@ def check_names(agent: AgentSettings, path: str, default: str, used_names: set[s
         check_names(sub, f"{path}.sub_agents.{number}", "", used_names)
 
 
+class MemorySettings(Section):
+    """Memory of users across sessions."""
+
+    embeddings: str | None = Field(
+        default=None,
+        description=(
+            "provider:name of an embedding model, such as openai:text-embedding-3-small: searches "
+            "on PostgreSQL with pgvector also find texts that say it in other words. null: by "
+            "words alone."
+        ),
+    )
+
+
 class AppSettings(Section):
     """One root agent and what goes with it: an agent written here, or ADK code."""
 
@@ -110,16 +123,21 @@ class AppSettings(Section):
         default="sticky",
         description="Which agent answers next: the last speaker (sticky), or always the root.",
     )
-    memory: bool = Field(
+    memory: bool | MemorySettings = Field(
         default=False,
         description=(
             "Whether messages join the user's memory when their turn completes; `load_memory` and "
-            "`preload_memory` search it."
+            "`preload_memory` search it. Settings instead of `true` turn it on as well."
         ),
     )
     compaction: CompactionSettings | None = Field(
         default=None, description="Summaries of long conversations; null: ADK code's own, if any."
     )
+
+    @property
+    def embeddings(self) -> str | None:
+        """The embedding model of memory, if it has one."""
+        return self.memory.embeddings if isinstance(self.memory, MemorySettings) else None
 
     @model_validator(mode="after")
     def _one_origin(self) -> AppSettings:

@@ -21,6 +21,8 @@ MAX_WORDS: Final = 4_000
 MAX_WORD: Final = 40
 """Characters of a word: longer ones are cut, in texts and queries alike."""
 MAX_QUERY_WORDS: Final = 64
+_RANK_OFFSET: Final = 60
+"""The usual constant of reciprocal rank fusion: it keeps one list's first places from deciding."""
 
 _OWNER_MARK: Final = "§"  # in no word: no text can pretend to be another owner's
 _PIECE: Final = re.compile(r"\s+|\S{1,128}")
@@ -95,7 +97,7 @@ def _pairs(run: str) -> list[str]:
     return [first + second for first, second in pairwise(run)]
 
 
-def ranked(hits: Mapping[str, Sequence[int]], limit: int) -> list[int]:
+def ranked(hits: Mapping[str, Sequence[int]]) -> list[int]:
     """The found numbers, the best first: those with the most words, and with the rarest.
 
     `hits` has the numbers that each word finds. Of equal ones, the higher number comes first.
@@ -106,7 +108,20 @@ def ranked(hits: Mapping[str, Sequence[int]], limit: int) -> list[int]:
         weight = log(1 + total / len(numbers)) if numbers else 0.0
         for number in numbers:
             scores[number] = scores.get(number, 0.0) + weight
-    return sorted(scores, key=lambda number: (-scores[number], -number))[:limit]
+    return _best_first(scores)
+
+
+def fused(rankings: Iterable[Sequence[int]]) -> list[int]:
+    """Several rankings as one, by reciprocal rank fusion: it compares places, not scores."""
+    scores: dict[int, float] = {}
+    for ranking in rankings:
+        for place, number in enumerate(ranking, 1):
+            scores[number] = scores.get(number, 0.0) + 1 / (_RANK_OFFSET + place)
+    return _best_first(scores)
+
+
+def _best_first(scores: Mapping[int, float]) -> list[int]:
+    return sorted(scores, key=lambda number: (-scores[number], -number))
 
 
 def index_text(owner: str, words: Iterable[str]) -> str:

@@ -57,6 +57,15 @@ class Provider(Protocol):
 
 
 @runtime_checkable
+class Embedding(Protocol):
+    """A provider that also has embedding models."""
+
+    async def embed(self, model: str, texts: Sequence[str]) -> list[list[float]]:
+        """The vectors of texts, in their order; raises a ModelError."""
+        ...
+
+
+@runtime_checkable
 class Closing(Protocol):
     """A provider with connections."""
 

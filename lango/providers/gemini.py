@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import re
-from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from lango.core.messages.messages import Media, Message
@@ -326,6 +326,17 @@ class GeminiProvider(SdkProvider["Client", "GenerateContentResponse"]):
 
     def _resource(self, client: Client) -> Any:
         return client.aio.models
+
+    async def embed(self, model: str, texts: Sequence[str]) -> list[list[float]]:
+        """The vectors of texts, in their order."""
+
+        contents: list[Any] = [{"parts": [{"text": text}]} for text in texts]
+
+        async def request(client: Client) -> list[list[float]]:
+            answer = await client.aio.models.embed_content(model=model, contents=contents)
+            return [list(embedding.values or ()) for embedding in answer.embeddings or ()]
+
+        return await self._requested(request)
 
     async def warm_up(self) -> None:
         """Also build the classes of the chunks, which the SDK defers to the first answer."""

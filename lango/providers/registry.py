@@ -10,7 +10,8 @@ from typing import Any, Final, Literal
 from lango.core.messages.streams import Usage
 from lango.core.named_code import did_you_mean
 from lango.errors import UnknownModelError
-from lango.providers.base import Provider
+from lango.providers.base import Embedding, Provider
+from lango.providers.embeddings import Embedder
 from lango.providers.openai_chat import OPENAI, Quirks
 from lango.providers.policy.retry import Fallback, Policy, PolicyProvider
 
@@ -180,6 +181,19 @@ def resolve(
     provider = _provider(gateway, policy, access)
     fallback_providers = [_fallback(fallback, policy, access) for fallback in fallbacks]
     return PolicyProvider(provider, policy, fallbacks=fallback_providers), model
+
+
+def resolve_embedder(name: str, *, access: Mapping[str, Access] | None = None) -> Embedder:
+    """The embedding model of a name like "openai:text-embedding-3-small"."""
+    gateway, model = gateway_of(name)
+    provider = _provider(gateway, Policy(), access or {})
+    if not isinstance(provider, Embedding):
+        raise UnknownModelError(
+            f"{gateway.name} has no embedding models: name one of openai, gemini, or of a server "
+            "with OpenAI's API, such as ollama or vllm.",
+            provider=gateway.name,
+        )
+    return Embedder(provider, name, model)
 
 
 def _fallback(name: str, policy: Policy, access: Mapping[str, Access]) -> Fallback:

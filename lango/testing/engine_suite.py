@@ -26,6 +26,7 @@ from lango.core.turns.events import Cancelled, Completed, Failed, Publish, TurnE
 from lango.core.turns.inputs import input_of, message_or_answers
 from lango.core.turns.states import NewTurn
 from lango.errors import TurnError
+from lango.providers.embeddings import Embedder
 from lango.store.db.database import Database
 from lango.store.sessions.entries import SessionKey
 from lango.store.sessions.store import SqlSessionStore
@@ -71,6 +72,7 @@ class FakeApp:
     released: asyncio.Event = field(default_factory=asyncio.Event)
     fingerprint: str = "fake"
     remembers: bool = False
+    embedder: Embedder | None = None
 
     async def run(
         self, claim: Claim, *, abort: asyncio.Event, publish: Publish

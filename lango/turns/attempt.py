@@ -39,6 +39,7 @@ from lango.core.turns.events import (
     TurnEvent,
 )
 from lango.errors import Fenced, StoreUnavailableError, TurnError, TurnTimeoutError
+from lango.providers.embeddings import Embedder
 from lango.providers.policy.loop_throttle import LoopThrottle
 from lango.store.db.retry import outlast_outages
 from lango.store.sessions.store import SqlSessionStore
@@ -79,6 +80,11 @@ class LoadedApp(Protocol):
     @property
     def remembers(self) -> bool:
         """Whether the messages of its turns join their users' memory."""
+        ...
+
+    @property
+    def embedder(self) -> Embedder | None:
+        """The model that embeds entries of memory, if searches compare their meaning."""
         ...
 
     def run(

@@ -20,12 +20,14 @@ from lango.core.turns.events import Started
 from lango.core.turns.states import most_losses_beside
 from lango.errors import DatabaseHeldError, ObjectStoreError
 from lango.store.files.cleanup import ObjectCleanup
+from lango.store.memory.vectors import EntryVectors
 from lango.store.sessions.store import SqlSessionStore
 from lango.store.turns.log import TurnLog, logged_events, types_and_data
 from lango.store.turns.rows import Claim, Head
 from lango.store.turns.workers import Worker, Workers
 from lango.telemetry.metrics.switch import metrics
 from lango.turns.attempt import Attempt, LoadedApp, WorkerContext
+from lango.turns.embeddings import EntryEmbedding
 from lango.turns.engine.database import ChosenSessions
 from lango.turns.engine.protocol import Engine
 from lango.turns.heartbeat import HANG_AFTER, Heartbeat
@@ -101,6 +103,11 @@ class TurnWorker:
         self._unaccounted: set[str] = set()  # claims whose outcome the worker does not know
         self._handed_over: list[str] = []  # claims, until the database has recorded it
         self._changed = asyncio.Event()
+        self._embedding = {
+            name: EntryEmbedding(EntryVectors(store.database), name, app.embedder)
+            for name, app in self._apps.items()
+            if app.embedder is not None
+        }
         self._wants_work = False
         self._dispatching: asyncio.Task[None] | None = None
         self._loops: list[asyncio.Task[Any]] = []
@@ -130,7 +137,8 @@ class TurnWorker:
         await self._heartbeat.start()
         self._wants_work = True
         loops = (self._writer.run(), self._repeat(self._watch), self._repeat(self._do_upkeep))
-        self._loops = [asyncio.create_task(loop) for loop in loops]
+        embedding = (self._repeat(entries.step) for entries in self._embedding.values())
+        self._loops = [asyncio.create_task(loop) for loop in (*loops, *embedding)]
         if not isinstance(self._engine, ChosenSessions):  # that one runs only its callers' turns
             self._loops.append(asyncio.create_task(self._repeat(self._close_unloaded)))
         self._dispatching = asyncio.create_task(self._engine.run(self))
@@ -328,6 +336,8 @@ class TurnWorker:
             self._engine.wakes.close_log(attempt.closed.turn, attempt.last_events)
             if attempt.closed.next is not None:
                 self._engine.dispatch([attempt.closed.next])
+            if (embedding := self._embedding.get(attempt.closed.turn.session.app_name)) is not None:
+                embedding.wake()
         else:
             self._unaccounted |= attempt.claim_ids
         if not attempt.task.cancelled() and (error := attempt.task.exception()) is not None:

@@ -1,6 +1,5 @@
 """A real model, a real Runner, our wire and our store; what it says is its own affair."""
 
-import os
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -20,6 +19,8 @@ from lango.adk.sessions.service import SessionServiceAdapter
 from lango.providers.policy.retry import close_provider
 from lango.providers.registry import Access, resolve
 from tests.providers import local_model
+from tests.support.environments import NoEnvironmentError
+from tests.support.skipping import skipped_without
 
 APP, USER = "local", "user"
 SETTINGS = types.GenerateContentConfig(temperature=0.0, max_output_tokens=60)
@@ -28,13 +29,8 @@ SETTINGS = types.GenerateContentConfig(temperature=0.0, max_output_tokens=60)
 @pytest.fixture(scope="module")
 def model_url() -> Iterator[str]:
     """The served model; where it cannot be had, the tests are skipped, but not in CI."""
-    try:
-        with local_model.served() as url:
-            yield url
-    except local_model.NoModelError as error:
-        if os.environ.get("CI") == "true":
-            raise
-        pytest.skip(f"no local model: {error}")
+    with skipped_without(NoEnvironmentError, "local model"), local_model.served() as url:
+        yield url
 
 
 @pytest.fixture

@@ -2,13 +2,11 @@
 
 import base64
 import email.utils
-import fcntl
 import hashlib
 import hmac
 import shutil
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Generator, Mapping, Sequence
@@ -19,8 +17,8 @@ from pathlib import Path
 import httpx
 
 from faults.database.own_cluster import free_port
+from tests.support.environments import ROOT, environment, locked
 
-ROOT = Path(__file__).parents[2]
 AZURITE = ROOT / "tests" / "store" / "files" / "azurite"
 STARTING = 120.0  # seconds
 ACCOUNT = "devstoreaccount1"
@@ -121,37 +119,18 @@ def _is_listening(port: int) -> bool:
 
 def _moto() -> Path:
     """The program of an environment of its own: it needs sixty packages that nothing else does."""
-    environment, requirements = ROOT / ".venv-s3", ROOT / "requirements" / "s3.txt"
-    program, mark = environment / "bin" / "moto_server", environment / "requirements.txt"
-    with _locked("s3"):
-        if mark.exists() and mark.read_bytes() == requirements.read_bytes():
-            return program
-        uv = shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent))
-        assert uv, "uv is needed to install moto"
-        _install([uv, "venv", "--quiet", "--clear", "--python", sys.executable, environment])
-        install = [uv, "pip", "install", "--quiet", "--python", environment / "bin" / "python"]
-        _install([*install, "--require-hashes", "--requirement", requirements])
-        shutil.copyfile(requirements, mark)
-    return program
+    return environment("s3") / "bin" / "moto_server"
 
 
 def _azurite() -> Path:
     program = AZURITE / "node_modules" / ".bin" / "azurite-blob"
-    with _locked("azurite"):
+    with locked("azurite"):
         if not program.exists():
             npm = shutil.which("npm")
             assert npm, "npm is needed to install Azurite"
             options = ("--no-package-lock", "--ignore-scripts", "--no-audit", "--no-fund")
             _install([npm, "install", "--prefix", AZURITE, *options])
     return program
-
-
-@contextmanager
-def _locked(name: str) -> Generator[None]:
-    """Let one process of the tests install at a time."""
-    with (Path(tempfile.gettempdir()) / f"lango-{name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def _install(command: Sequence[str | Path]) -> None:

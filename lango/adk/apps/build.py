@@ -23,6 +23,7 @@ from lango.adk.tools.adapter import AdkTool, as_adk_tools, tool_name
 from lango.core.named_code import is_code_name
 from lango.errors import ConfigError, InvalidToolError
 from lango.providers.base import Provider
+from lango.providers.embeddings import Embedder
 from lango.store.sessions.store import SqlSessionStore
 from lango.tools.base import Tool
 from lango.tools.registry import BUILTIN_PREFIX, find, load_tools
@@ -87,7 +88,9 @@ class AgentServices:
     store: SqlSessionStore | None = None
 
     async def close(self) -> None:
-        """Close the store, if it was opened here."""
+        """Close what was opened here: the store and the embedding model."""
+        if isinstance(self.memory, SqlMemoryService):
+            await self.memory.close()
         if isinstance(self.sessions, SessionServiceAdapter):
             await self.sessions.close()
 
@@ -98,6 +101,7 @@ def services(
     tenant: str = "",
     root_agent_name: str = "",
     token_budget: int | None = 0,
+    embeddings: Embedder | str | None = None,
 ) -> AgentServices:
     """ADK's services on a store or its URL; without one, in the process's memory."""
     if store is None:
@@ -112,5 +116,7 @@ def services(
         store, tenant=tenant, root_agent_name=root_agent_name, token_budget=token_budget
     )
     artifacts = SqlArtifactService(sessions.store, tenant=tenant, requires_session=True)
-    memory = SqlMemoryService(sessions.store, tenant=tenant, requires_session=True)
+    memory = SqlMemoryService(
+        sessions.store, tenant=tenant, requires_session=True, embeddings=embeddings
+    )
     return AgentServices(sessions, artifacts, memory, sessions.store)

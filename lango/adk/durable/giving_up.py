@@ -50,6 +50,7 @@ class UnloadedApp:
 
     fingerprint = ""
     remembers = False
+    embedder = None
 
     def __init__(self, store: SqlSessionStore) -> None:
         self.store = store

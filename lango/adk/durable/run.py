@@ -86,7 +86,8 @@ from lango.store.turns.rows import Claim, user_event_id
 class DurableAgent:
     """An agent whose turns another process can resume.
 
-    With `remembers`, the messages of its turns join their users' memory.
+    With `remembers`, the messages of its turns join their users' memory; its worker embeds them if
+    the runner's memory service has an embedding model.
     """
 
     def __init__(
@@ -99,6 +100,8 @@ class DurableAgent:
         self.runner = runner
         self.store = store
         self.remembers = remembers
+        memory = runner.memory_service
+        self.embedder = memory.embedder if isinstance(memory, SqlMemoryService) else None
         self.shape = shape_of(runner.root)
         self.fingerprint = fingerprint(runner.root)
         if not isinstance(runner.session_service, SessionServiceAdapter):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from lango.core.values import JsonObject
@@ -82,6 +82,18 @@ class OpenAIProvider(SdkProvider["AsyncOpenAI", JsonObject]):
         return openai.AsyncOpenAI(
             api_key=key, base_url=self._base_url, timeout=patience, max_retries=0
         )
+
+    async def embed(self, model: str, texts: Sequence[str]) -> list[list[float]]:
+        """The vectors of texts, in their order."""
+
+        # As numbers: the SDK would ask for base64, which not every server knows.
+        async def request(client: AsyncOpenAI) -> list[list[float]]:
+            answer = await client.embeddings.create(
+                model=model, input=list(texts), encoding_format="float"
+            )
+            return [item.embedding for item in sorted(answer.data, key=lambda item: item.index)]
+
+        return await self._requested(request)
 
     @abstractmethod
     def _encode(self, request: ModelRequest) -> JsonObject:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, ClassVar, Generic, TypeVar
 
 from lango.core.messages.streams import StreamEvent
@@ -14,9 +14,11 @@ from lango.providers.policy.per_loop import PerLoop
 from lango.providers.policy.timeouts import Timeouts
 from lango.providers.shared.assembly import Assembly
 from lango.providers.shared.decoding import Decoder, decoded
+from lango.providers.shared.errors import of_invalid_stream, of_transport
 
 Client = TypeVar("Client")
 Chunk = TypeVar("Chunk")
+Answer = TypeVar("Answer")
 
 
 class SdkProvider(ABC, Generic[Client, Chunk]):
@@ -72,6 +74,17 @@ class SdkProvider(ABC, Generic[Client, Chunk]):
         client = self._made.pop()
         if client is not None:
             await self._close_client(client)
+
+    async def _requested(self, request: Callable[[Client], Awaitable[Answer]]) -> Answer:
+        """The answer to a request that is not streamed; every error is raised as a ModelError."""
+        client = self._client or await self._made.in_thread()
+        try:
+            return await request(client)
+        except TimeoutError:
+            raise  # of the caller's own clock
+        except Exception as error:
+            explained = self._explain(error) or of_transport(error) or of_invalid_stream(error)
+            raise explained from error
 
     @abstractmethod
     def _make(self) -> Client:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -11,13 +12,14 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from lango.core.memory import MAX_QUERY_WORDS, MAX_TEXT, query_words, ranked
+from lango.core.memory import MAX_QUERY_WORDS, MAX_TEXT, fused, query_words, ranked
 from lango.core.values import JsonObject, json_text
 from lango.store.db.database import Database
 from lango.store.db.statement import Prepared, Row, Transaction
 from lango.store.db.upserts import upsert
 from lango.store.memory import rows as memory_rows
 from lango.store.memory.rows import TurnText, owner_of, terms_of, with_terms
+from lango.store.memory.vectors import EntryVectors, QueryVector
 from lango.store.schema.tables import memories, messages, sessions
 from lango.store.sessions.append import missing
 from lango.store.sessions.entries import SessionKey, SessionRef
@@ -130,6 +132,7 @@ class SqlMemoryStore:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self.vectors = EntryVectors(database)
 
     async def add_session(self, ref: SessionRef) -> None:
         """Remember all messages of a session; SessionNotFoundError if it was deleted."""
@@ -174,14 +177,20 @@ class SqlMemoryStore:
             )
 
     async def search(
-        self, user: SessionKey, query: str, limit: int, *, skipped: int = 0
+        self,
+        user: SessionKey,
+        query: str,
+        limit: int,
+        *,
+        skipped: int = 0,
+        vector: QueryVector | None = None,
     ) -> list[FoundMemory]:
         """The entries of a user that have words of the query, the best first.
 
-        `skipped`: the number of best entries to leave out, for a page after the first.
+        `vector`, the query's embedding, also finds those that are near to it. `skipped`: the number
+        of best entries to leave out, for a page after the first.
         """
-        words = query_words(query)
-        best = ranked(await self._hits(user, words), skipped + limit)[skipped:] if words else []
+        best = (await self._ranking(user, query, vector))[skipped : skipped + limit]
         if not best:
             return []
         listed = json_text(best) if self._database.is_sqlite else best
@@ -189,8 +198,18 @@ class SqlMemoryStore:
         rows_by_pk = {row.pk: row for row in rows}  # others may delete an entry meanwhile
         return [_found(rows_by_pk[pk]) for pk in best if pk in rows_by_pk]
 
+    async def _ranking(self, user: SessionKey, query: str, vector: QueryVector | None) -> list[int]:
+        """All entries that a search finds, the best first."""
+        hits = self._hits(user, query_words(query))
+        if vector is None:
+            return ranked(await hits)
+        found, nearest = await asyncio.gather(hits, self.vectors.nearest(user, vector))
+        return fused((ranked(found), nearest))
+
     async def _hits(self, user: SessionKey, words: Sequence[str]) -> dict[str, list[int]]:
         """The newest entries that have each word."""
+        if not words:
+            return {}
         if self._database.is_sqlite:
             return await self._database.read(_hits_on_sqlite, user, words)
         queries = [f"'{owner_of(user)}' & '{word}'" for word in words]  # no word has a quote
@@ -317,7 +336,10 @@ def _found(row: Row) -> FoundMemory:
 async def _forget(connection: AsyncConnection, conditions: Sequence[sa.ColumnElement[bool]]) -> int:
     """Delete entries; those of messages stay without their texts, so that they do not come back."""
     deletion = sa.delete(memories).where(*conditions, _IS_THERE, memories.c.session_id == "")
-    blank = {"text": "", "terms": "", "author": "", "metadata": None}
+    blank = {
+        **{"text": "", "terms": "", "author": "", "metadata": None},
+        **{"embedding": None, "embedding_model": "", "embedding_claimed": None},
+    }
     of_messages = sa.update(memories).where(*conditions, _IS_THERE).values(blank)
     deleted = (await connection.execute(deletion)).rowcount
     deleted += (await connection.execute(of_messages)).rowcount

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 from sqlalchemy import event
+from sqlalchemy.dialects import postgresql
 
 from lango.store.db.json_column import json_column
 
@@ -23,6 +24,7 @@ metadata: Final = sa.MetaData(
 Key = sa.BigInteger().with_variant(sa.Integer, "sqlite")  # SQLite generates only INTEGER keys
 Time = sa.DateTime(timezone=True)
 Json = json_column()
+Vector = postgresql.ARRAY(sa.REAL).with_variant(sa.Text, "sqlite")  # always null on SQLite
 
 sessions: Final = sa.Table(
     "sessions",
@@ -499,6 +501,10 @@ memories: Final = sa.Table(
     sa.Column("text", sa.Text, nullable=False),  # "" if it was deleted, and must not come back
     sa.Column("terms", sa.Text, nullable=False),  # its owner and its words: see core/memory.py
     sa.Column("metadata", Json),
+    # Of its text, added by workers after the entry (ADR 37); an array needs no extension.
+    sa.Column("embedding", Vector),
+    sa.Column("embedding_model", sa.Text, nullable=False, server_default=""),
+    sa.Column("embedding_claimed", Time),  # since when a worker makes it
     sqlite_autoincrement=True,
 )
 _in_session = memories.c.session_pk.is_not(None)
@@ -515,6 +521,12 @@ sa.Index(
     "memories_user_ix",
     *(memories.c.tenant, memories.c.user_id, memories.c.app_name, memories.c.pk),
 )
+# Finds the entries of an app without an embedding of its model, the newest first.
+sa.Index(
+    "memories_embedding_ix",
+    *(memories.c.app_name, memories.c.embedding_model, memories.c.pk.desc()),
+    postgresql_where=memories.c.text != sa.literal_column("''"),
+).ddl_if(dialect="postgresql")
 # The words are lexemes already: no parser changes them, whatever the server's locale.
 _words = sa.func.array_to_tsvector(
     sa.func.string_to_array(memories.c.terms, sa.literal_column("' '"))

@@ -61,9 +61,11 @@ CHANGE_COLUMNS: Final = columns(state_changes, "session_pk")
 ARTIFACT_COLUMNS: Final = columns(
     artifacts, "pk", "tenant", "app_name", "user_id", "session_id", "object_key"
 )
-# The words of an entry begin with its owner: the restore makes them anew.
+# The words of an entry begin with its owner: the restore makes them anew, and a worker the rest.
 MEMORY_COLUMNS: Final = columns(
-    memories, "pk", "tenant", "app_name", "user_id", "session_pk", "session_id", "terms"
+    memories,
+    *("pk", "tenant", "app_name", "user_id", "session_pk", "session_id", "terms"),
+    *("embedding", "embedding_model", "embedding_claimed"),
 )
 
 

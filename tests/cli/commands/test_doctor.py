@@ -14,6 +14,7 @@ from faults.carriers.temporal_server import temporal_server
 from faults.database.own_cluster import free_port
 from tests.cli.running import CommandResult, run
 from tests.support.databases import direct, server_url, through
+from tests.support.embedding_server import embedding_server
 from tests.support.pgbouncer import pgbouncer, require_pgbouncer
 
 SETTINGS = """\
@@ -76,7 +77,12 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def examined(*apps: str) -> tuple[CommandResult, dict[str, str]]:
     """What it prints of these apps, and each finding by its name, mark included."""
     Path("lango.yaml").write_text(SETTINGS + "".join(APPS[app] for app in apps))
-    ran = run("doctor")
+    return diagnosed()
+
+
+def diagnosed(*options: str) -> tuple[CommandResult, dict[str, str]]:
+    """The same of the settings that are there."""
+    ran = run("doctor", *options)
     lines = [line for line in ran.out.splitlines() if line[2:4] == "  "]
     return ran, {line[4:39].strip(): f"{line[:2]} {line[39:]}" for line in lines}
 
@@ -259,3 +265,46 @@ def test_a_bus_and_an_engine_that_do_not_answer_are_named(monkeypatch: pytest.Mo
     assert found["bus"].startswith("!! does not answer: ")
     assert found["engine"].startswith("!! does not answer: ")
     assert "correct `engine` in the settings" in found["engine"]
+
+
+def test_an_embedding_model_is_tried_if_the_database_has_pgvector(vector_url: str) -> None:
+    with embedding_server() as server:
+        write_remembering(vector_url, server.url)
+        ran, found = diagnosed("--no-models")
+        assert ran.code == 0, ran.out
+        assert found["embeddings of memory"] == "ok pgvector compares them"
+        assert server.requests == []
+        _, found = diagnosed()
+        assert found["model llamacpp:some"] == "ok embeds texts, in 16 dimensions"
+        server.status = 503
+        ran, found = diagnosed()
+        assert ran.code == 1
+        assert found["model llamacpp:some"].startswith("!! ")
+
+
+@pytest.mark.parametrize(
+    ("database", "advice"),
+    [("postgres_url", "`create extension vector`"), ("sqlite_url", "Use PostgreSQL with pgvector")],
+)
+def test_a_database_that_compares_no_embeddings_is_a_warning(
+    request: pytest.FixtureRequest, database: str, advice: str
+) -> None:
+    with embedding_server() as server:
+        write_remembering(request.getfixturevalue(database), server.url)
+        ran, found = diagnosed()
+        assert server.requests == []
+    assert ran.code == 0, ran.out
+    said = found["embeddings of memory"]
+    assert said.startswith("?? ")
+    assert advice in said
+
+
+def write_remembering(store_url: str, model_url: str) -> None:
+    Path("lango.yaml").write_text(
+        f"store: {{url: '{store_url}'}}\n"
+        f"providers: {{llamacpp: {{base_url: '{model_url}'}}}}\n"
+        "apps:\n"
+        "  shop:\n"
+        "    memory: {embeddings: 'llamacpp:some'}\n"
+        "    agent: {model: 'scripted:demo'}\n"
+    )

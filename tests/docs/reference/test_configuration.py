@@ -20,6 +20,7 @@ SECTIONS = {
     "worker": SCHEMA["$defs"]["WorkerSettings"],
     "providers": SCHEMA["$defs"]["ProviderSettings"],
     "apps": SCHEMA["$defs"]["AppSettings"],
+    "memory": SCHEMA["$defs"]["MemorySettings"],
     "compaction": SCHEMA["$defs"]["CompactionSettings"],
     "agent": SCHEMA["$defs"]["AgentSettings"],
     "tools": SCHEMA["$defs"]["ToolSettings"],

@@ -15,7 +15,7 @@ xllamacpp: Any = import_module("xllamacpp")  # not in the environment that check
 HERE = Path(__file__).parent
 
 
-def parameters(port: int) -> Any:
+def parameters(port: int, *, embeddings: bool) -> Any:
     """One model, one thread, one request at a time, the same answer every time."""
     chosen = xllamacpp.CommonParams()
     # Found by its record: the package itself cannot be imported without what it is a plugin of.
@@ -33,6 +33,9 @@ def parameters(port: int) -> Any:
     chosen.offline = True
     chosen.fit_params = False
     chosen.ui = False
+    if embeddings:
+        chosen.embedding = True
+        chosen.pooling_type = xllamacpp.llama_pooling_type.LLAMA_POOLING_TYPE_MEAN
     return chosen
 
 
@@ -40,7 +43,9 @@ def main() -> None:
     """Serve until standard input is closed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--port", type=int, required=True)
-    server = xllamacpp.Server(parameters(parser.parse_args().port))
+    parser.add_argument("--embeddings", action="store_true")
+    options = parser.parse_args()
+    server = xllamacpp.Server(parameters(options.port, embeddings=options.embeddings))
     print("ready", server.listening_address, flush=True)
     sys.stdin.read()
 

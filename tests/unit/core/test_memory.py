@@ -12,6 +12,7 @@ from lango.core.memory import (
     MAX_TEXT,
     MAX_WORD,
     MAX_WORDS,
+    fused,
     index_text,
     indexed_words,
     owner_word,
@@ -115,19 +116,25 @@ def test_an_owner_is_no_word_of_a_text() -> None:
 
 
 def test_rare_words_count_more_and_the_newest_comes_first() -> None:
-    assert ranked({}, 10) == ranked({"a": []}, 10) == []
-    assert ranked({"the": [1, 2, 3, 4], "cat": [2]}, 10) == [2, 4, 3, 1]
-    assert ranked({"a": [1, 2], "b": [1], "c": [2], "d": [3]}, 2) == [2, 1]
+    assert ranked({}) == ranked({"a": []}) == []
+    assert ranked({"the": [1, 2, 3, 4], "cat": [2]}) == [2, 4, 3, 1]
+    assert ranked({"a": [1, 2], "b": [1], "c": [2], "d": [3]}) == [2, 1, 3]
 
 
 @given(
     st.dictionaries(
         st.text("abc", min_size=1), st.lists(st.integers(1, 30), unique=True, max_size=9)
-    ),
-    st.integers(1, 12),
+    )
 )
-def test_all_that_was_found_is_ranked_once(hits: dict[str, list[int]], limit: int) -> None:
+def test_all_that_was_found_is_ranked_once(hits: dict[str, list[int]]) -> None:
     found = {number for numbers in hits.values() for number in numbers}
-    best = ranked(hits, limit)
-    assert len(best) == len(set(best)) == min(limit, len(found))
-    assert set(best) <= found
+    for best in (ranked(hits), fused(hits.values())):
+        assert len(best) == len(found)
+        assert set(best) == found
+
+
+def test_fused_rankings_begin_with_what_is_high_in_both() -> None:
+    assert fused([]) == fused([[], []]) == []
+    assert fused([[3, 1, 2]]) == [3, 1, 2]
+    assert fused([[1, 2, 3], [4, 2]]) == [2, 4, 1, 3]
+    assert fused([[5], [7]]) == [7, 5]

@@ -16,6 +16,7 @@ class ClaimedMemory(SqlMemoryService):
             tenant=claim.turn.session.tenant,
             requires_session=True,
             limit=memory.limit,
+            embeddings=memory.embedder,
         )
         self._claim = claim
 

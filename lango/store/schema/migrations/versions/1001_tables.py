@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 from alembic import op
+from sqlalchemy.dialects import postgresql
 
 from lango.store.schema.revisions import VERSION_TABLE
 
@@ -24,6 +25,7 @@ metadata = sa.MetaData(
 Key = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 Time = sa.DateTime(timezone=True)
 Json = sa.JSON().with_variant(sa.Text, "sqlite")
+Vector = postgresql.ARRAY(sa.REAL).with_variant(sa.Text, "sqlite")
 
 
 _HERE = (
@@ -441,6 +443,9 @@ sa.Table(
     sa.Column("text", sa.Text, nullable=False),
     sa.Column("terms", sa.Text, nullable=False),
     sa.Column("metadata", Json),
+    sa.Column("embedding", Vector),
+    sa.Column("embedding_model", sa.Text, nullable=False, server_default=""),
+    sa.Column("embedding_claimed", Time),
     _partial("memories_event_ix", "session_pk is not null", "session_pk", "event_id", unique=True),
     _partial(
         "memories_elsewhere_ix",
@@ -453,6 +458,13 @@ sa.Table(
         unique=True,
     ),
     sa.Index("memories_user_ix", "tenant", "user_id", "app_name", "pk"),
+    sa.Index(
+        "memories_embedding_ix",
+        "app_name",
+        "embedding_model",
+        sa.text("pk desc"),
+        postgresql_where=sa.text("text <> ''"),
+    ).ddl_if(dialect="postgresql"),
     sa.Index(
         "memories_words_ix",
         sa.text("array_to_tsvector(string_to_array(terms, ' '))"),
