@@ -20,7 +20,7 @@ from faults.database.locked import LOCKED
 from faults.database.lost_replies import G8
 from faults.database.outage import OUTAGE
 from faults.database.restarts import G9
-from faults.harness import WHOLE, Guarantee, Outcome, Part, Places, report, temporary_places
+from faults.harness import WHOLE, Databases, Guarantee, Outcome, Part, report, temporary_databases
 from faults.models.histories import G13
 from faults.models.server_faults import G15
 from faults.models.streams import G14
@@ -96,7 +96,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def _run(guarantee: Guarantee, places: Places, arguments: argparse.Namespace) -> bool:
+def _run(guarantee: Guarantee, databases: Databases, arguments: argparse.Namespace) -> bool:
     count, part = arguments.count, arguments.part
     if count is None:
         count = guarantee.ci if arguments.ci else guarantee.full
@@ -105,7 +105,7 @@ def _run(guarantee: Guarantee, places: Places, arguments: argparse.Namespace) ->
     print(f"{guarantee.name}: count {count or 'all'}, seed {seed}{sliced}", flush=True)
     commit, began = results.tested_commit(), time.monotonic()
     try:
-        run = guarantee.share(count, seed, places, part=part, timed=not arguments.ci)
+        run = guarantee.share(count, seed, databases, part=part, timed=not arguments.ci)
         outcome = guarantee.run(run)
     except Exception as error:  # noqa: BLE001 - whatever broke goes into the report
         outcome = Outcome(failures=[f"{type(error).__name__}: {error}"])
@@ -149,14 +149,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"{refused[0]} starts no workers; on another engine or bus run one of {known}.")
         return 2
     with carriers(arguments.engine, arguments.bus) as strikers, asyncio.Runner() as runner:
-        databases = temporary_places()
-        places = runner.run(databases.__aenter__())
+        opened = temporary_databases()
+        databases = runner.run(opened.__aenter__())
         try:
-            held = [_run(guarantee, places, arguments) for guarantee in chosen]
+            held = [_run(guarantee, databases, arguments) for guarantee in chosen]
             for striker in strikers:
                 print(f"{striker.server.url} was killed and restarted {striker.kills} times")
         finally:
-            runner.run(databases.__aexit__(None, None, None))
+            runner.run(opened.__aexit__(None, None, None))
     if len(chosen) > 1:
         print(f"faults: {sum(held)} of {len(held)} guarantees held")
     return 0 if all(held) else 1

@@ -52,7 +52,7 @@ WHOLE: Final = Part()
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class Databases:
     """The two databases, as URLs; runs are kept apart in them by tenant."""
 
     sqlite: str
@@ -69,7 +69,7 @@ class Run:
 
     count: int
     seed: int
-    places: Places
+    databases: Databases
     timed: bool = False  # whether a rate that is too low is a failure
     part: Part = WHOLE  # other than the whole only for a row that picks its own trials
 
@@ -108,17 +108,23 @@ class Guarantee:
     picks: bool = False  # whether the row draws all trials and picks those of its part
 
     def share(
-        self, count: int, seed: int, places: Places, *, part: Part = WHOLE, timed: bool = False
+        self,
+        count: int,
+        seed: int,
+        databases: Databases,
+        *,
+        part: Part = WHOLE,
+        timed: bool = False,
     ) -> Run:
         """The parameters of one part of a run with this count and seed.
 
         A row that says nothing is asked for a share of the count, with a seed of the part's own.
         """
         if self.picks or part.total == 1:
-            return Run(count, seed, places, timed, part)
+            return Run(count, seed, databases, timed, part)
         if not part.count(count):
             raise ValueError(f"{self.name} has no {part.total} parts at a count of {count}")
-        return Run(part.count(count), part.seed(seed), places, timed)
+        return Run(part.count(count), part.seed(seed), databases, timed)
 
 
 def report(guarantee: Guarantee, outcome: Outcome) -> str:
@@ -141,7 +147,7 @@ def whole(url: str, tenant: str) -> SessionServiceAdapter:
 
 
 @asynccontextmanager
-async def temporary_places() -> AsyncGenerator[Places]:
+async def temporary_databases() -> AsyncGenerator[Databases]:
     """Both databases, created for this run."""
     async with temporary_sqlite() as sqlite, temporary_postgres() as postgres:
-        yield Places(sqlite, postgres)
+        yield Databases(sqlite, postgres)

@@ -16,20 +16,20 @@ _SLOW: Final = [HealthCheck.too_slow, HealthCheck.data_too_large]
 
 def run_machine(
     machine: type[RuleBasedStateMachine],
-    places: dict[str, Any],
+    attributes: dict[str, Any],
     *,
     runs: int,
     steps: int,
     seed_value: int,
     shrink: bool = True,
 ) -> None:
-    """Run the machine with `places` as its attributes; raise its first failure.
+    """Run the machine with `attributes`; raise its first failure.
 
     The steps to it are printed first; with `shrink`, the fewest.
     """
     phases = [Phase.generate, Phase.shrink] if shrink else [Phase.generate]
     run_state_machine_as_test(
-        seed(seed_value)(type(f"{machine.__name__}There", (machine,), places)),
+        seed(seed_value)(type(f"{machine.__name__}There", (machine,), attributes)),
         settings=settings(
             max_examples=runs,
             stateful_step_count=steps,
@@ -49,7 +49,7 @@ def on_both_databases(
 ) -> Outcome:
     """Call `on_one` with each database's URL, its number of runs, and the seed."""
     outcome = Outcome()
-    for place, url in run.places.each().items():
+    for place, url in run.databases.each().items():
         try:
             on_one(url, runs[place], run.seed)
         except Exception as error:  # noqa: BLE001 - any error goes into the report

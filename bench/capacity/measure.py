@@ -13,7 +13,7 @@ from bench.pg import connect, own_database
 from bench.report import Table
 from bench.turns.load import backend_cpu, submit_steadily, tally
 from bench.turns.process import poll_until, worker_process
-from bench.turns.worker_context import Place, queue, worker_context
+from bench.turns.worker_context import BenchSettings, queue, worker_context
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
@@ -120,21 +120,21 @@ async def measure(app: str, rate: float, seconds: float = SECONDS) -> Measured:
     """Turns of one app, by a worker in another process; each session has a few."""
     heard = _Heard()
     async with own_database("_capacity") as url:
-        place = Place(url, app)
+        settings = BenchSettings(url, app)
         async with (
-            queue(place) as made,
-            worker_process(place) as worker,
-            worker_context(place) as here,
+            queue(settings) as made,
+            worker_process(settings) as worker,
+            worker_context(settings) as context,
         ):
-            await submit_steadily(here, await made.sessions(50), rate, _WARM_UP)
+            await submit_steadily(context, await made.sessions(50), rate, _WARM_UP)
             sessions = await made.sessions(round(rate * seconds / _TURNS_PER_SESSION))
             await made.settle()
             # A reader in another process than the worker's, as a server is: logs are notified.
-            with here.engine.wakes.subscribe_to_log("turn_none"):
+            with context.engine.wakes.subscribe_to_log("turn_none"):
                 await asyncio.sleep(_NOTICED)
                 async with _listening(url, heard):
                     before = await _usage(made, worker, heard)
-                    await submit_steadily(here, sessions, rate, seconds)
+                    await submit_steadily(context, sessions, rate, seconds)
                     return Measured.between(before, await _usage(made, worker, heard))
 
 

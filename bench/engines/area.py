@@ -18,7 +18,7 @@ from bench.report import Table, summary, verdicts
 from bench.rounds import Interval
 from bench.targets import Finding, Result, Target, exit_code
 from bench.turns.process import poll_until, worker_process
-from bench.turns.worker_context import Place, queue, worker_context
+from bench.turns.worker_context import BenchSettings, queue, worker_context
 from faults.carriers.temporal_server import temporal_server
 from lango.turns.engine.choose import DATABASE
 
@@ -55,7 +55,7 @@ class Figures:
 class Contender:
     """An engine with its own database, worker process and submitter."""
 
-    here: WorkerContext
+    context: WorkerContext
     queue: Queue
     worker: WorkerProcess
     server: int | None  # the process of the engine's server
@@ -65,8 +65,8 @@ class Contender:
         """One round."""
         for session in sessions[:_STARTS]:
             began = time.monotonic()
-            turn = await self.here.submit(session)
-            await self.here.turns.wait(turn.id)
+            turn = await self.context.submit(session)
+            await self.context.turns.wait(turn.id)
             self.figures.starts.append((await self.worker.figures()).last_call - began)
         await self._flow(sessions[_STARTS:])
 
@@ -77,7 +77,7 @@ class Contender:
 
         async def submit(session: str) -> None:
             async with limit:
-                await self.here.submit(session)
+                await self.context.submit(session)
 
         await asyncio.gather(*map(submit, sessions))
         wanted = ended + len(sessions)
@@ -109,10 +109,10 @@ def _cpu(pid: int) -> float:
 
 async def _contender(stack: AsyncExitStack, name: str, url: str, server: int | None) -> Contender:
     enter = stack.enter_async_context
-    place = Place(await enter(own_database(f"_{name}")), engine=url)
-    made = await enter(queue(place))
-    here = await enter(worker_context(place))
-    return Contender(here, made, await enter(worker_process(place)), server)
+    settings = BenchSettings(await enter(own_database(f"_{name}")), engine=url)
+    made = await enter(queue(settings))
+    context = await enter(worker_context(settings))
+    return Contender(context, made, await enter(worker_process(settings)), server)
 
 
 async def compare(rounds: int) -> Result:

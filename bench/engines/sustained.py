@@ -19,7 +19,7 @@ from bench.rounds import Interval
 from bench.targets import Finding, Target, exit_code
 from bench.turns.load import submit_steadily, tally
 from bench.turns.process import poll_until, worker_process
-from bench.turns.worker_context import Place, queue, worker_context
+from bench.turns.worker_context import BenchSettings, queue, worker_context
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -134,15 +134,15 @@ async def main(*, seconds: float, rate: float, retention: float = RETENTION) -> 
     """Run it; the exit code."""
     minutes: list[Minute] = []
     async with own_database("_sustained") as url:
-        place = Place(url, event_retention_seconds=retention)
+        settings = BenchSettings(url, event_retention_seconds=retention)
         async with (
-            queue(place) as made,
-            worker_process(place) as worker,
-            worker_context(place) as here,
+            queue(settings) as made,
+            worker_process(settings) as worker,
+            worker_context(settings) as context,
         ):
             sessions = await made.sessions(SESSIONS)
             watching = asyncio.create_task(_watch(made, worker, minutes))
-            accepted, failures = await submit_steadily(here, sessions, rate, seconds)
+            accepted, failures = await submit_steadily(context, sessions, rate, seconds)
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
             over = await poll_until(partial(tally, made), lambda found: not found.still_open)

@@ -15,7 +15,7 @@ from bench.rounds import MIN_ROUNDS, Stopwatch, cpu, divide, estimate, interleav
 from bench.store.append import open_writers, rounder
 from bench.store.ours import Lango
 from bench.targets import Finding, Result, Target
-from bench.turns.worker_context import Place, worker_context
+from bench.turns.worker_context import BenchSettings, worker_context
 from tests.support.databases import give_settings, through
 from tests.support.pgbouncer import pgbouncer, version
 
@@ -90,20 +90,22 @@ class Ways:
         async with AsyncExitStack() as stack:
             rounders: dict[str, Callable[[], Awaitable[Sample]]] = {}
             for name, way in self.all.items():
-                here = await stack.enter_async_context(worker_context(Place(way.url, "instant")))
-                await stack.enter_async_context(here.worker)
+                context = await stack.enter_async_context(
+                    worker_context(BenchSettings(way.url, "instant"))
+                )
+                await stack.enter_async_context(context.worker)
                 sessions = iter(await way.lango.sessions((rounds + 1) * _TURNS))
-                rounders[name] = partial(_turns, here, sessions)
+                rounders[name] = partial(_turns, context, sessions)
             return _result("durable turn", await interleave(rounders, rounds), rounds)
 
 
-async def _turns(here: WorkerContext, sessions: Iterator[str]) -> Sample:
+async def _turns(context: WorkerContext, sessions: Iterator[str]) -> Sample:
     batch = [next(sessions) for _ in range(_TURNS)]
     watch = Stopwatch(_TURNS)
     with watch:
         for session in batch:
-            turn = await here.submit(session)
-            assert (await here.turns.wait(turn.id)).state == "completed"
+            turn = await context.submit(session)
+            assert (await context.turns.wait(turn.id)).state == "completed"
     return watch.sample
 
 

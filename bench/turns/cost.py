@@ -15,7 +15,7 @@ from bench.rounds import Stopwatch, cpu, divide, estimate, interleave, wall
 from bench.targets import Finding, Result, Target
 from bench.turns.apps import ANSWER_TAKES
 from bench.turns.process import worker_process
-from bench.turns.worker_context import MESSAGE, Place, queue, worker_context
+from bench.turns.worker_context import MESSAGE, BenchSettings, queue, worker_context
 from lango.adk.durable.run import DurableAgent
 
 if TYPE_CHECKING:
@@ -36,22 +36,22 @@ _DURABLE: Final = "durable"
 _ELSEWHERE: Final = "durable, worker in another process"
 
 
-async def _by_runner(here: WorkerContext, session: str) -> float:
+async def _by_runner(context: WorkerContext, session: str) -> float:
     """Run one turn; return the monotonic time of its model call."""
-    assert isinstance(here.app, DurableAgent)
-    async for _ in here.app.runner.run(USER, session, MESSAGE):
+    assert isinstance(context.app, DurableAgent)
+    async for _ in context.app.runner.run(USER, session, MESSAGE):
         pass
-    return here.notes.last_call
+    return context.notes.last_call
 
 
-async def _durably(here: WorkerContext, session: str) -> float:
-    turn = await here.submit(session)
-    assert (await here.turns.wait(turn.id)).state == "completed"
-    return here.notes.last_call
+async def _durably(context: WorkerContext, session: str) -> float:
+    turn = await context.submit(session)
+    assert (await context.turns.wait(turn.id)).state == "completed"
+    return context.notes.last_call
 
 
-async def _elsewhere(here: WorkerContext, far_worker: WorkerProcess, session: str) -> float:
-    await _durably(here, session)
+async def _elsewhere(context: WorkerContext, far_worker: WorkerProcess, session: str) -> float:
+    await _durably(context, session)
     return (await far_worker.figures()).last_call
 
 
@@ -78,16 +78,18 @@ async def cost(model: str, rounds: int) -> Result:
     first: dict[str, list[float]] = {name: [] for name in (_RUNNER, _DURABLE, _ELSEWHERE)}
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
-        near, far = [Place(await enter(own_database(f"_{name}")), model) for name in ("a", "b")]
-        near_queue, far_queue = [await enter(queue(place)) for place in (near, far)]
-        here, far_context = [await enter(worker_context(place)) for place in (near, far)]
-        await enter(here.worker)
+        near, far = [
+            BenchSettings(await enter(own_database(f"_{name}")), model) for name in ("a", "b")
+        ]
+        near_queue, far_queue = [await enter(queue(settings)) for settings in (near, far)]
+        context, far_context = [await enter(worker_context(settings)) for settings in (near, far)]
+        await enter(context.worker)
         far_worker = await enter(worker_process(far))
         wanted = (rounds + 1) * turns
         sessions = iter(await near_queue.sessions(2 * wanted))
         ways: dict[str, tuple[Callable[[str], Awaitable[float]], Iterator[str]]] = {
-            _RUNNER: (partial(_by_runner, here), sessions),
-            _DURABLE: (partial(_durably, here), sessions),
+            _RUNNER: (partial(_by_runner, context), sessions),
+            _DURABLE: (partial(_durably, context), sessions),
             _ELSEWHERE: (
                 partial(_elsewhere, far_context, far_worker),
                 iter(await far_queue.sessions(wanted)),

@@ -15,7 +15,7 @@ from bench.store.append import TOGETHER, open_writers, rounder
 from bench.store.ours import Lango
 from bench.targets import Finding, Result, Target
 from bench.turns.process import poll_until, worker_process
-from bench.turns.worker_context import Place, queue, worker_context
+from bench.turns.worker_context import BenchSettings, queue, worker_context
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -75,11 +75,11 @@ class _Crowd:
 
 async def _crowd(app: str, turns: int) -> _Crowd:
     async with own_database("_c") as url:
-        place = Place(url, app, concurrency=turns)
-        async with queue(place) as made:
+        settings = BenchSettings(url, app, concurrency=turns)
+        async with queue(settings) as made:
             first, *sessions = await made.sessions(1 + turns)
             (others,) = await made.row(_CONNECTIONS)
-            async with worker_process(place, start=False) as worker:
+            async with worker_process(settings, start=False) as worker:
                 before = await _warmed_up(made, worker, first)
                 await made.fill(sessions, 1)
                 await made.settle()
@@ -136,10 +136,10 @@ def _beside(
     return run
 
 
-async def _read(place: Place, turn_id: str) -> None:
+async def _read(settings: BenchSettings, turn_id: str) -> None:
     """Read one of the streams: then all of them are notified to other processes."""
-    async with worker_context(place) as here:
-        async for _ in here.turns.events(turn_id):
+    async with worker_context(settings) as context:
+        async for _ in context.turns.events(turn_id):
             pass
 
 
@@ -157,13 +157,13 @@ async def _pace(made: Queue, worker: WorkerProcess) -> tuple[float, float]:
 async def appends_beside(rounds: int) -> Result:
     """Appends of one process beside turns that stream in another and are read."""
     async with own_database("_s") as url:
-        place = Place(url, "streaming", concurrency=STREAMING)
-        async with queue(place) as made, worker_process(place) as worker:
+        settings = BenchSettings(url, "streaming", concurrency=STREAMING)
+        async with queue(settings) as made, worker_process(settings) as worker:
             await made.fill(await made.sessions(STREAMING), 1)
             await until(made, "running", STREAMING)
             await made.settle()
             (turn_id,) = await made.row("select id from turns where state = 'running' limit 1")
-            reader = asyncio.create_task(_read(place, turn_id))
+            reader = asyncio.create_task(_read(settings, turn_id))
             ours = Lango(url)
             try:
                 pace = await _pace(made, worker)

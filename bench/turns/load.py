@@ -44,7 +44,7 @@ async def tally(queue: Queue) -> Tally:
 
 
 async def submit_steadily(
-    here: WorkerContext, sessions: Sequence[str], rate: float, seconds: float
+    context: WorkerContext, sessions: Sequence[str], rate: float, seconds: float
 ) -> tuple[int, int]:
     """Submit `rate` turns a second, evenly; returns how many were accepted, and how many failed.
 
@@ -58,7 +58,7 @@ async def submit_steadily(
     async def submit(session: str) -> None:
         nonlocal failures
         try:
-            await here.submit(session)
+            await context.submit(session)
         except Exception as error:  # noqa: BLE001 - counted, and shown
             failures += 1
             print(f"A turn was not accepted: {error!r}", flush=True)

@@ -15,7 +15,7 @@ from bench.rounds import Interval
 from bench.server.process import peak_memory
 from bench.targets import Finding, Result, Target
 from bench.turns.apps import LONG, SHORT
-from bench.turns.worker_context import Place, queue, worker_context
+from bench.turns.worker_context import BenchSettings, queue, worker_context
 from lango.adk.apps.preload import warm_up
 
 _AT_ONCE: Final = 20
@@ -36,26 +36,26 @@ async def long_streams() -> Result:
 
 async def _peak(words: int) -> float:
     async with own_database("_memory") as url:
-        place = Place(url, f"{words} words in a row")
-        async with queue(place) as beside:
+        settings = BenchSettings(url, f"{words} words in a row")
+        async with queue(settings) as beside:
             sessions = list(await beside.sessions(_AT_ONCE))
         with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
             loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(process, _run, place, sessions)
+            return await loop.run_in_executor(process, _run, settings, sessions)
 
 
-def _run(place: Place, sessions: list[str]) -> float:
-    return asyncio.run(_run_turns(place, sessions))
+def _run(settings: BenchSettings, sessions: list[str]) -> float:
+    return asyncio.run(_run_turns(settings, sessions))
 
 
-async def _run_turns(place: Place, sessions: list[str]) -> float:
+async def _run_turns(settings: BenchSettings, sessions: list[str]) -> float:
     """Run a turn in each session, while a reader follows it; the peak of this process, MB."""
     await warm_up()
-    async with worker_context(place) as here, here.worker:
+    async with worker_context(settings) as context, context.worker:
 
         async def turn(session: str) -> None:
-            submitted = await here.submit(session)
-            async for _ in here.turns.events(submitted.id):
+            submitted = await context.submit(session)
+            async for _ in context.turns.events(submitted.id):
                 pass
 
         _PEAK.write_text("5", encoding="ascii")  # forget the peak of the imports

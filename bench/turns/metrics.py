@@ -13,7 +13,7 @@ from bench.pg import own_database
 from bench.report import Table, millis
 from bench.rounds import Interval, Stopwatch, cpu, divide, estimate, interleave
 from bench.targets import Finding, Result, Target
-from bench.turns.worker_context import Place, queue, worker_context
+from bench.turns.worker_context import BenchSettings, queue, worker_context
 from lango.telemetry.metrics.switch import metrics
 
 if TYPE_CHECKING:
@@ -33,14 +33,16 @@ _TRIED: Final = 1_000_000
 _SCRAPES: Final = 20
 
 
-async def _round(here: WorkerContext, recorder: Recorder | None, sessions: Iterator[str]) -> Sample:
+async def _round(
+    context: WorkerContext, recorder: Recorder | None, sessions: Iterator[str]
+) -> Sample:
     batch = [next(sessions) for _ in range(_TURNS)]
     metrics.recorder = recorder
     watch = Stopwatch(_TURNS)
     with watch:
         for session in batch:
-            turn = await here.submit(session)
-            assert (await here.turns.wait(turn.id)).state == "completed"
+            turn = await context.submit(session)
+            assert (await context.turns.wait(turn.id)).state == "completed"
     metrics.recorder = None
     return watch.sample
 
@@ -53,13 +55,13 @@ async def cost(rounds: int) -> Result:
         enter = stack.enter_async_context
         rounders: dict[str, Callable[[], Awaitable[Sample]]] = {}
         for name, chosen in ways.items():
-            place = Place(await enter(own_database(f"_{name}")), _MODEL)
-            staged = await enter(queue(place))
+            settings = BenchSettings(await enter(own_database(f"_{name}")), _MODEL)
+            staged = await enter(queue(settings))
             metrics.recorder = chosen  # the worker looks for it when it is made
-            here = await enter(worker_context(place))
-            await enter(here.worker)
+            context = await enter(worker_context(settings))
+            await enter(context.worker)
             sessions = iter(await staged.sessions((rounds + 1) * _TURNS))
-            rounders[name] = partial(_round, here, chosen, sessions)
+            rounders[name] = partial(_round, context, chosen, sessions)
             await staged.settle()
         metrics.recorder = None
         samples = await interleave(rounders, rounds)

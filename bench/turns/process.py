@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
-from bench.turns.worker_context import Place, WorkerContext, worker_context
+from bench.turns.worker_context import BenchSettings, WorkerContext, worker_context
 from lango.adk.apps.preload import warm_up
 from lango.turns import event_loop
 
@@ -47,9 +47,9 @@ class Figures:
 class WorkerProcess:
     """A process with a worker in it, which is not started."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, settings: BenchSettings) -> None:
         self._pipe, child_end = _CONTEXT.Pipe()
-        self._process = _CONTEXT.Process(target=_serve, args=(place, child_end), daemon=True)
+        self._process = _CONTEXT.Process(target=_serve, args=(settings, child_end), daemon=True)
         self._process.start()
         child_end.close()
 
@@ -75,9 +75,11 @@ class WorkerProcess:
 
 
 @asynccontextmanager
-async def worker_process(place: Place, *, start: bool = True) -> AsyncGenerator[WorkerProcess]:
+async def worker_process(
+    settings: BenchSettings, *, start: bool = True
+) -> AsyncGenerator[WorkerProcess]:
     """A worker process, killed at the end if that has not happened before."""
-    made = WorkerProcess(place)
+    made = WorkerProcess(settings)
     try:
         await made.send("start" if start else "figures")
         yield made
@@ -109,11 +111,11 @@ class StallWatch:
         self._loop.call_later(_TICK, self._tick)
 
 
-def _serve(place: Place, pipe: Connection) -> None:
-    event_loop.run(_serve_until_closed(place, pipe))
+def _serve(settings: BenchSettings, pipe: Connection) -> None:
+    event_loop.run(_serve_until_closed(settings, pipe))
 
 
-async def _serve_until_closed(place: Place, pipe: Connection) -> None:
+async def _serve_until_closed(settings: BenchSettings, pipe: Connection) -> None:
     """Execute orders until the other end of the pipe is closed."""
     orders: asyncio.Queue[Order | None] = asyncio.Queue()
 
@@ -127,30 +129,30 @@ async def _serve_until_closed(place: Place, pipe: Connection) -> None:
     await warm_up()  # as `lango worker` and `lango serve` do
     watch = StallWatch()
     asyncio.get_running_loop().add_reader(pipe.fileno(), receive)
-    async with worker_context(place) as here:
+    async with worker_context(settings) as context:
         while order := await orders.get():
-            pipe.send(await _execute(here, watch, order))
+            pipe.send(await _execute(context, watch, order))
 
 
-async def _execute(here: WorkerContext, watch: StallWatch, order: Order) -> Any:
+async def _execute(context: WorkerContext, watch: StallWatch, order: Order) -> Any:
     if order == "start":
         watch.worst = 0.0
-        await here.store.database.open()
-        await here.worker.start()
+        await context.store.database.open()
+        await context.worker.start()
     elif order == "stop":
-        await here.worker.stop()
-        await here.store.database.close()  # the server has few connections, and others need them
+        await context.worker.stop()
+        await context.store.database.close()  # the server has few connections, and others need them
     elif order == "open":
-        here.notes.gate.set()
+        context.notes.gate.set()
     elif order == "shut":
-        here.notes.shut()
+        context.notes.shut()
     else:
-        return _figures(here, watch)
+        return _figures(context, watch)
     return None
 
 
-def _figures(here: WorkerContext, watch: StallWatch) -> Figures:
-    notes = here.notes
+def _figures(context: WorkerContext, watch: StallWatch) -> Figures:
+    notes = context.notes
     known = notes.calls, notes.last_call, notes.last_effect
     return Figures(*known, watch.worst, resident(), time.process_time())
 

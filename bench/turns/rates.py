@@ -12,7 +12,7 @@ from bench.report import Table
 from bench.rounds import Sample, divide, estimate, interleave, wall
 from bench.targets import Finding, Result, Target
 from bench.turns.process import poll_until, worker_process
-from bench.turns.worker_context import Place, queue
+from bench.turns.worker_context import BenchSettings, queue
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -62,9 +62,9 @@ async def throughput(backlog: int, each: int, rounds: int) -> Result:
         enter = stack.enter_async_context
         for number, name in enumerate((_SHORT, *spread, _AGENT)):
             app = "instant" if name == _AGENT else "nothing"
-            place = Place(await enter(own_database(f"_{number}")), app)
-            made = await enter(queue(place))
-            worker = await enter(worker_process(place, start=False))
+            settings = BenchSettings(await enter(own_database(f"_{number}")), app)
+            made = await enter(queue(settings))
+            worker = await enter(worker_process(settings, start=False))
             sessions = await made.sessions(spread.get(name, SESSIONS))
             if name in spread:
                 await made.fill(sessions, backlog // len(sessions))

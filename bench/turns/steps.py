@@ -14,7 +14,7 @@ from bench.report import Table, micros
 from bench.rounds import Interval
 from bench.store.wire import Traffic, WireProxy
 from bench.targets import Finding, Result, Target
-from bench.turns.worker_context import Place, queue, worker_context
+from bench.turns.worker_context import BenchSettings, queue, worker_context
 from lango.core.turns.events import Completed, MessageDelta
 from lango.store.turns.log import LogWrite
 from lango.store.turns.workers import Worker, Workers
@@ -59,39 +59,43 @@ class _Steps:
         return result
 
 
-async def _turn(here: WorkerContext, session: str, steps: _Steps) -> None:
+async def _turn(context: WorkerContext, session: str, steps: _Steps) -> None:
     """Run one turn step by step."""
-    heads, log = here.engine.queue.heads, here.turns.log
-    await steps.take("submit", here.submit(session))
+    heads, log = context.engine.queue.heads, context.turns.log
+    await steps.take("submit", context.submit(session))
     head = (await steps.take("look for work", heads([APP])))[0]
-    claim = await steps.take("claim", here.engine.queue.claim(head.session_pk, _WORKER))
+    claim = await steps.take("claim", context.engine.queue.claim(head.session_pk, _WORKER))
     delta = LogWrite(claim, [MessageDelta("m", "word")])
     await steps.take("write to the log, of any number of turns", log.append_many([delta]))
     await steps.take("read on in the log", log.read("", claim.turn.id, after=2))
-    await steps.take("look which claims are held", here.engine.queue.held_by(_WORKER.id))
-    await steps.take("close", here.engine.queue.close(claim, Completed()))
+    await steps.take("look which claims are held", context.engine.queue.held_by(_WORKER.id))
+    await steps.take("close", context.engine.queue.close(claim, Completed()))
 
 
-async def _turns(here: WorkerContext, sessions: Iterator[str], counted: int, steps: _Steps) -> None:
-    await Workers(here.store.database).register(_WORKER)
+async def _turns(
+    context: WorkerContext, sessions: Iterator[str], counted: int, steps: _Steps
+) -> None:
+    await Workers(context.store.database).register(_WORKER)
     for _ in range(_TO_WARM_UP):
-        await _turn(here, next(sessions), _Steps())
+        await _turn(context, next(sessions), _Steps())
     for _ in range(counted):
-        await _turn(here, next(sessions), steps)
+        await _turn(context, next(sessions), steps)
 
 
 async def per_step() -> Result:
     """Counted through the proxy, then timed without it."""
-    async with own_database("_w") as url, queue(Place(url)) as made:
+    async with own_database("_w") as url, queue(BenchSettings(url)) as made:
         sessions = iter(await made.sessions(2 * _TO_WARM_UP + _COUNTED + _TIMED))
         server = urlsplit(url)
         async with WireProxy(server.hostname or "127.0.0.1", server.port or 5432) as proxy:
             counted = _Steps(proxy.traffic)
-            async with worker_context(Place(with_port(url, proxy.port), dead_after=_NEVER)) as here:
-                await _turns(here, sessions, _COUNTED, counted)
+            async with worker_context(
+                BenchSettings(with_port(url, proxy.port), dead_after=_NEVER)
+            ) as context:
+                await _turns(context, sessions, _COUNTED, counted)
         timed = _Steps()
-        async with worker_context(Place(url, dead_after=_NEVER)) as here:
-            await _turns(here, sessions, _TIMED, timed)
+        async with worker_context(BenchSettings(url, dead_after=_NEVER)) as context:
+            await _turns(context, sessions, _TIMED, timed)
     table = Table(
         "A turn without its agent, step by step",
         ("step", "round trips", "statements", "client CPU µs"),

@@ -14,7 +14,7 @@ from bench.rounds import Interval, estimate
 from bench.store.wire import WireProxy
 from bench.targets import Finding, Result, Target
 from bench.turns.far import far_away
-from bench.turns.worker_context import Place, queue, worker_context
+from bench.turns.worker_context import BenchSettings, queue, worker_context
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,18 +28,18 @@ _TO_WARM_UP: Final = 8  # turns: statements are prepared once per connection
 _APPS: Final = {"usual": "an agent", "served, usual": "an agent that is served"}
 
 
-async def _turn(here: WorkerContext, session: str) -> float:
+async def _turn(context: WorkerContext, session: str) -> float:
     """Run one turn; return the seconds from its submission to its model call."""
     began = time.monotonic()
-    turn = await here.submit(session)
-    assert (await here.turns.wait(turn.id)).state == "completed"
-    return here.notes.last_call - began
+    turn = await context.submit(session)
+    assert (await context.turns.wait(turn.id)).state == "completed"
+    return context.notes.last_call - began
 
 
-async def _first_calls(here: WorkerContext, sessions: Iterator[str], turns: int) -> list[float]:
+async def _first_calls(context: WorkerContext, sessions: Iterator[str], turns: int) -> list[float]:
     for _ in range(_TO_WARM_UP):
-        await _turn(here, next(sessions))
-    return [await _turn(here, next(sessions)) for _ in range(turns)]
+        await _turn(context, next(sessions))
+    return [await _turn(context, next(sessions)) for _ in range(turns)]
 
 
 async def whole_turns(turns: int) -> Result:
@@ -50,16 +50,16 @@ async def whole_turns(turns: int) -> Result:
         async with AsyncExitStack() as stack:
             enter = stack.enter_async_context
             url = await enter(own_database("_w"))
-            made = await enter(queue(Place(url)))
+            made = await enter(queue(BenchSettings(url)))
             sessions = iter(await made.sessions(_TO_WARM_UP + turns))
             server = urlsplit(url)
             proxy = await enter(WireProxy(server.hostname or "127.0.0.1", server.port or 5432))
-            here = await enter(worker_context(Place(with_port(url, proxy.port), app)))
-            await enter(here.worker)
-            await _first_calls(here, sessions, 0)
+            context = await enter(worker_context(BenchSettings(with_port(url, proxy.port), app)))
+            await enter(context.worker)
+            await _first_calls(context, sessions, 0)
             proxy.traffic.reset()
             for _ in range(turns):
-                await _turn(here, next(sessions))
+                await _turn(context, next(sessions))
             counted.append(proxy.traffic.round_trips / turns)
         table.add(what, f"{counted[-1]:.1f}")
     return Result([table], [Finding(WHOLE_TURN, Interval.exact(max(counted)))])
@@ -75,12 +75,12 @@ async def first_calls(turns: int) -> Result:
             async with AsyncExitStack() as stack:
                 enter = stack.enter_async_context
                 url = await enter(own_database("_f"))
-                made = await enter(queue(Place(url)))
+                made = await enter(queue(BenchSettings(url)))
                 sessions = iter(await made.sessions(_TO_WARM_UP + turns))
                 through = await enter(far_away(url, delay)) if delay else url
-                here = await enter(worker_context(Place(through, app)))
-                await enter(here.worker)
-                taken.append(await _first_calls(here, sessions, turns))
+                context = await enter(worker_context(BenchSettings(through, app)))
+                await enter(context.worker)
+                taken.append(await _first_calls(context, sessions, turns))
         table.add(what, *(millis(median(each)) for each in taken))
         found.append(estimate([1e3 * each for each in taken[-1]]))
     return Result([table], [Finding(FIRST_CALL, max(found, key=lambda each: each.point))])

@@ -13,7 +13,7 @@ from bench.rounds import Interval, estimate
 from bench.targets import Finding, Result, Target
 from bench.turns.crowd import until, until_called
 from bench.turns.process import PATIENCE, poll_until, worker_process
-from bench.turns.worker_context import Place, queue, worker_context
+from bench.turns.worker_context import BenchSettings, queue, worker_context
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,17 +44,17 @@ async def log_latency() -> Result:
     delays: list[float] = []
     written: list[float] = []
     async with own_database("_l") as url:
-        place = Place(url, "streaming")
+        settings = BenchSettings(url, "streaming")
         async with (
-            queue(place) as made,
-            worker_process(place) as worker,
-            worker_context(place) as here,
+            queue(settings) as made,
+            worker_process(settings) as worker,
+            worker_context(settings) as context,
         ):
             (session,) = await made.sessions(1)
-            turn = await here.submit(session)
+            turn = await context.submit(session)
             await worker.send("open")
             async with asyncio.timeout(PATIENCE):
-                async for event in here.turns.events(turn.id):
+                async for event in context.turns.events(turn.id):
                     now = time.time()
                     if event.type == "message.delta":
                         delays.append(now - float(str(event.data["text"]).split()[0]))
@@ -73,10 +73,10 @@ async def log_latency() -> Result:
 async def _takeover() -> float:
     """Kill a worker whose turns all wait for their models; seconds until another has called all."""
     async with own_database("_k") as url:
-        place = Place(url, "waiting", dead_after=DEAD_AFTER)
-        async with queue(place) as made, worker_process(place, start=False) as heir:
+        settings = BenchSettings(url, "waiting", dead_after=DEAD_AFTER)
+        async with queue(settings) as made, worker_process(settings, start=False) as heir:
             await made.fill(await made.sessions(_RUNNING), 1)
-            async with worker_process(place) as doomed:
+            async with worker_process(settings) as doomed:
                 await until_called(doomed, _RUNNING)
                 await heir.send("start")
                 began = time.monotonic()
@@ -97,15 +97,15 @@ async def takeover(rounds: int) -> Result:
 
 
 async def _cancelled(
-    here: WorkerContext, worker: WorkerProcess, session: str
+    context: WorkerContext, worker: WorkerProcess, session: str
 ) -> tuple[float, float]:
     """Cancel a turn during a tool; return the seconds to its last effect and to its end."""
     before = (await worker.figures()).last_effect
-    turn = await here.submit(session)
+    turn = await context.submit(session)
     await poll_until(worker.figures, lambda figures: figures.last_effect > before)
     began = time.monotonic()
-    await here.turns.cancel(turn.id)
-    assert (await here.turns.wait(turn.id)).state == "cancelled"
+    await context.turns.cancel(turn.id)
+    assert (await context.turns.wait(turn.id)).state == "cancelled"
     over = time.monotonic()
     return (await worker.figures()).last_effect - began, over - began
 
@@ -113,14 +113,14 @@ async def _cancelled(
 async def cancels(count: int) -> Result:
     """Cancels of turns that do something every millisecond in another process."""
     async with own_database("_x") as url:
-        place = Place(url, "busy")
+        settings = BenchSettings(url, "busy")
         async with (
-            queue(place) as made,
-            worker_process(place) as worker,
-            worker_context(place) as here,
+            queue(settings) as made,
+            worker_process(settings) as worker,
+            worker_context(settings) as context,
         ):
             sessions = await made.sessions(count + 1)
-            trials = [await _cancelled(here, worker, session) for session in sessions][1:]
+            trials = [await _cancelled(context, worker, session) for session in sessions][1:]
             await until(made, "cancelled", count)
     table = Table(
         f"From a cancel in another process, ms ({count} of them)",

@@ -20,7 +20,7 @@ from bench.report import Table, millis
 from bench.rounds import Stopwatch, cpu, divide, estimate, interleave
 from bench.targets import Finding, Result, Target
 from bench.turns.apps import speaker
-from bench.turns.worker_context import MESSAGE, Place, queue, worker_context
+from bench.turns.worker_context import MESSAGE, BenchSettings, queue, worker_context
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -76,9 +76,9 @@ class _Bare:
             pass
 
 
-async def _durably(here: WorkerContext, sessions: Iterator[str]) -> None:
-    turn = await here.submit(next(sessions))
-    assert (await here.turns.wait(turn)).state == "completed"
+async def _durably(context: WorkerContext, sessions: Iterator[str]) -> None:
+    turn = await context.submit(next(sessions))
+    assert (await context.turns.wait(turn)).state == "completed"
 
 
 def _rounder(run: Callable[[], Awaitable[None]], at_once: int) -> Callable[[], Awaitable[Sample]]:
@@ -95,14 +95,14 @@ async def measure(load: Load, rounds: int) -> Result:
     """Both ways, in the same rounds."""
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
-        place = Place(await enter(own_database("_words")), f"{load.words} words")
-        beside = await enter(queue(place))
-        here = await enter(worker_context(place))
-        await enter(here.worker)
+        settings = BenchSettings(await enter(own_database("_words")), f"{load.words} words")
+        beside = await enter(queue(settings))
+        context = await enter(worker_context(settings))
+        await enter(context.worker)
         sessions = iter(await beside.sessions((rounds + 1) * load.at_once))
         await beside.settle()
         bare = _Bare(load.words)
-        ways = {_BARE: bare.run, _DURABLE: partial(_durably, here, sessions)}
+        ways = {_BARE: bare.run, _DURABLE: partial(_durably, context, sessions)}
         samples = await interleave(
             {name: _rounder(run, load.at_once) for name, run in ways.items()}, rounds
         )

@@ -57,7 +57,7 @@ order by n, s.pk
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class BenchSettings:
     """The database, the app and the options of measured turns."""
 
     url: str
@@ -72,16 +72,17 @@ class Place:
 class WorkerContext:
     """The store, the service and the worker of a process."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, settings: BenchSettings) -> None:
         self.notes = Notes()
-        self.store = SqlSessionStore(place.url)
+        self.store = SqlSessionStore(settings.url)
         self.engine = engine_of(
-            place.engine, place.bus, self.store.database, dead_after=place.dead_after
+            settings.engine, settings.bus, self.store.database, dead_after=settings.dead_after
         )
         self.turns = Turns(self.store, self.engine)
-        self.app = APPS[place.app](self.store, self.notes)
+        self.app = APPS[settings.app](self.store, self.notes)
         options = WorkerOptions(
-            concurrency=place.concurrency, event_retention_seconds=place.event_retention_seconds
+            concurrency=settings.concurrency,
+            event_retention_seconds=settings.event_retention_seconds,
         )
         self.worker = TurnWorker(self.store, self.engine, {APP: self.app}, options)
 
@@ -91,12 +92,12 @@ class WorkerContext:
 
 
 @asynccontextmanager
-async def worker_context(place: Place) -> AsyncGenerator[WorkerContext]:
+async def worker_context(settings: BenchSettings) -> AsyncGenerator[WorkerContext]:
     """A context whose worker is not started."""
     # ADK warns in every process about the feature that durable turns are built on.
     warnings.filterwarnings("ignore", r"\[EXPERIMENTAL\]", UserWarning)
     skip_a2a()  # as every serving process does: counted, it would hide the cost of a turn
-    made = WorkerContext(place)
+    made = WorkerContext(settings)
     async with made.store, made.engine:
         yield made
 
@@ -104,10 +105,10 @@ async def worker_context(place: Place) -> AsyncGenerator[WorkerContext]:
 class Queue:
     """The turns of one database, accessed by plain SQL."""
 
-    def __init__(self, place: Place, connection: Connection) -> None:
-        self.place = place
+    def __init__(self, settings: BenchSettings, connection: Connection) -> None:
+        self.settings = settings
         self.connection = connection
-        self._lango = Lango(place.url)
+        self._lango = Lango(settings.url)
 
     async def close(self) -> None:
         """Close the store that creates sessions."""
@@ -119,10 +120,10 @@ class Queue:
 
     async def fill(self, sessions: Sequence[str], each: int) -> None:
         """Add `each` turns to each of these idle sessions."""
-        async with worker_context(self.place) as here:
+        async with worker_context(self.settings) as context:
             (session,) = await self.sessions(1)
-            template = await here.submit(session)
-            await here.turns.cancel(template.id)
+            template = await context.submit(session)
+            await context.turns.cancel(template.id)
         await self.connection.execute(_FILL, template.id, sessions, each)
 
     async def settle(self) -> None:
@@ -135,11 +136,11 @@ class Queue:
 
 
 @asynccontextmanager
-async def queue(place: Place) -> AsyncGenerator[Queue]:
+async def queue(settings: BenchSettings) -> AsyncGenerator[Queue]:
     """The queue of a database, whose tables are created first."""
-    await Lango.prepare(place.url)
-    connection = await connect(place.url)
-    made = Queue(place, connection)
+    await Lango.prepare(settings.url)
+    connection = await connect(settings.url)
+    made = Queue(settings, connection)
     try:
         yield made
     finally:

@@ -207,7 +207,7 @@ class Client:
 
     async def _read(self, turn: str) -> dict[str, Any] | None:
         """Read a turn to its end, over as many connections as it takes."""
-        story = Story(turn, self._log)
+        story = ReadTurn(turn, self._log)
         until = time.monotonic() + _PATIENCE
         while story.end is None:
             if time.monotonic() > until:
@@ -218,7 +218,7 @@ class Client:
         self._log.add("end", turn=turn, type=story.end["type"], last=story.last, said=story.said())
         return story.end
 
-    async def _read_connection(self, story: Story) -> None:
+    async def _read_connection(self, story: ReadTurn) -> None:
         """Read one connection; cut it after some frames, or read it to its end."""
         most = self._drawn.randint(1, 12) if self._drawn.random() < 0.35 else 1 << 30
         path = f"{self._drawn.choice(self._endpoints.urls)}/v1/turns/{story.turn}/events"
@@ -294,7 +294,7 @@ async def _frames(answer: httpx.Response) -> AsyncGenerator[str]:
                 yield frame.decode()
 
 
-class Story:
+class ReadTurn:
     """The part of a turn that its reader has read so far."""
 
     def __init__(self, turn: str, log: Log) -> None:

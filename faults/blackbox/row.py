@@ -152,7 +152,7 @@ async def _run_on(url: str, turns: int, seed: int, outcome: Outcome, *, is_one: 
 async def _trial(run: Run) -> Outcome:
     outcome, drawn = Outcome(), random.Random(run.seed)
     fleet = max(round(run.count * _ON_POSTGRES), 1)
-    async with temporary_postgres(run.places.postgres) as url:
+    async with temporary_postgres(run.databases.postgres) as url:
         await _run_on(url, fleet, drawn.randrange(2**32), outcome, is_one=False)
     async with temporary_sqlite() as url:
         await _run_on(url, max(run.count - fleet, 1), drawn.randrange(2**32), outcome, is_one=True)

@@ -8,7 +8,7 @@ from typing import Final
 
 from faults.harness import Guarantee, Outcome, Run
 from faults.turns.load import under_load
-from faults.turns.place import temporary_place
+from faults.turns.workspace import temporary_workspace
 from lango.store.db.database import Database
 from tests.support.databases import temporary_postgres
 
@@ -22,10 +22,10 @@ _END: Final = "select pg_terminate_backend($1)"
 async def _trial(run: Run) -> Outcome:
     outcome, drawn = Outcome(), random.Random(run.seed)
     # Its own database: the fault must not end connections of another test.
-    async with temporary_postgres(run.places.postgres) as url:
-        with temporary_place(url) as place:
+    async with temporary_postgres(run.databases.postgres) as url:
+        with temporary_workspace(url) as workspace:
             breaking = _end_backends(url, drawn, run.count, outcome)
-            await under_load(place, drawn, outcome, lambda _: breaking)
+            await under_load(workspace, drawn, outcome, lambda _: breaking)
     return outcome
 
 

@@ -6,9 +6,9 @@ from multiprocessing.synchronize import Event
 from typing import Any, Final
 
 from faults.turns.agents import Effects, in_rounds
-from faults.turns.place import Place
 from faults.turns.processes import work
 from faults.turns.tally import name_in
+from faults.turns.workspace import Workspace
 from lango.providers.base import ModelRequest
 from lango.providers.scripted import Reply, ScriptedProvider
 
@@ -16,16 +16,16 @@ _ASKED: Final = "asked"
 _DELAY: Final = 0.01
 
 
-def counting_work(place: Place, options: dict[str, Any], ready: Event) -> None:
+def counting_work(workspace: Workspace, options: dict[str, Any], ready: Event) -> None:
     """The job of a process: run turns, and record each model call."""
 
     def counted(request: ModelRequest) -> Reply:
         user_messages = [message.content for message in request.messages if message.role == "user"]
-        place.effects.add(_ASKED, name_in(user_messages[-1]))
+        workspace.effects.add(_ASKED, name_in(user_messages[-1]))
         return in_rounds(request)
 
     provider = ScriptedProvider(rule=counted, delay=_DELAY)
-    work(place, options | {"provider": provider}, ready)
+    work(workspace, options | {"provider": provider}, ready)
 
 
 def model_calls(effects: Effects) -> dict[str, list[float]]:

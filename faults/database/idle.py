@@ -14,9 +14,9 @@ from faults.database.counted import counting_work, model_calls
 from faults.database.proxy import Proxy
 from faults.harness import Guarantee, Outcome, Run
 from faults.turns.clients import check_turns
-from faults.turns.place import Process, process, temporary_place
 from faults.turns.processes import Crew
 from faults.turns.tally import Shape
+from faults.turns.workspace import TurnProcess, temporary_workspace, turn_process
 
 SHAPE: Final = Shape()
 FORGETS_AFTER: Final = 6.0
@@ -67,16 +67,16 @@ async def _run(run: Run) -> Outcome:
 
 
 async def _try(run: Run, drawn: random.Random, outcome: Outcome) -> IdleFindings:
-    async with Proxy(run.places.postgres, forget_idle_after=FORGETS_AFTER) as proxy:
-        with temporary_place(proxy.url) as place:
-            async with process(place) as here, Crew(place, 1, job=counting_work):
-                turns, _ = await _all_at_once(here, "busy", BUSY)
-                before, usual = await _all_at_once(here, "before", NEXT)
+    async with Proxy(run.databases.postgres, forget_idle_after=FORGETS_AFTER) as proxy:
+        with temporary_workspace(proxy.url) as workspace:
+            async with turn_process(workspace) as process, Crew(workspace, 1, job=counting_work):
+                turns, _ = await _all_at_once(process, "busy", BUSY)
+                before, usual = await _all_at_once(process, "before", NEXT)
                 await asyncio.sleep(FORGETS_AFTER * drawn.uniform(*_SILENCE))
-                after, waits = await _all_at_once(here, "after", NEXT)
+                after, waits = await _all_at_once(process, "after", NEXT)
                 forgotten = proxy.forgotten
                 turns |= before | after
-                await check_turns(here, turns, SHAPE, outcome)
+                await check_turns(process, turns, SHAPE, outcome)
     outcome.expect(forgotten, "no connection was lost")
     later = max(waits, default=0.0) - max(usual, default=0.0)
     if run.timed:
@@ -84,17 +84,19 @@ async def _try(run: Run, drawn: random.Random, outcome: Outcome) -> IdleFindings
     return IdleFindings(usual, waits, forgotten, len(turns))
 
 
-async def _all_at_once(here: Process, kind: str, count: int) -> tuple[dict[str, str], list[float]]:
+async def _all_at_once(
+    process: TurnProcess, kind: str, count: int
+) -> tuple[dict[str, str], list[float]]:
     """Submit turns, each in its own session, and wait for all; return their ids and waits."""
     submitted = time.monotonic()
 
     async def submit_and_wait(name: str) -> tuple[str, str]:
-        turn = await here.say(SHAPE.message(name), session=name)
-        await here.turns.wait(turn)
+        turn = await process.say(SHAPE.message(name), session=name)
+        await process.turns.wait(turn)
         return name, turn
 
     turns = dict(await asyncio.gather(*(submit_and_wait(f"{kind}{n}") for n in range(count))))
-    calls = model_calls(here.place.effects)
+    calls = model_calls(process.workspace.effects)
     return turns, [calls[name][0] - submitted for name in turns if name in calls]
 
 

@@ -20,8 +20,8 @@ import httpx
 
 from faults.harness import Guarantee, Outcome, Run, new_tenant
 from faults.server.processes import project, servers
-from faults.turns.place import Place, temporary_place
 from faults.turns.processes import Crew
+from faults.turns.workspace import Workspace, temporary_workspace
 from tests.store.rows import raw
 
 WORKERS: Final = 2
@@ -72,9 +72,13 @@ class LockedTrial:
     """One lock, and all callers during it."""
 
     def __init__(
-        self, client: httpx.AsyncClient, place: Place, tally: LockedTally, read_within: float
+        self,
+        client: httpx.AsyncClient,
+        workspace: Workspace,
+        tally: LockedTally,
+        read_within: float,
     ) -> None:
-        self._client, self._place, self._tally = client, place, tally
+        self._client, self._workspace, self._tally = client, workspace, tally
         self._read_within = read_within
         self._turns: list[str] = []  # of the locked sessions
         self._over = asyncio.Event()
@@ -84,14 +88,14 @@ class LockedTrial:
         hot, name = await self._session(), f"go-{uuid4().hex[:8]}"
         quiet = [await self._session() for _ in range(QUIET)]
         held = await self._submit(hot, f'call hold {{"name": "{name}"}}')
-        await self._place.effects.wait(lambda effects: f"held {name}" in effects)
+        await self._workspace.effects.wait(lambda effects: f"held {name}" in effects)
         with frozen(crew):  # else the queued turns would start before their sessions are locked
             queued = await asyncio.gather(*(self._submit(session, "hello") for session in quiet))
             transaction = operator.transaction()
             await transaction.start()
             await operator.execute(_LOCK, [hot, *quiet])
         self._turns += [held, *queued]
-        (self._place.folder / name).touch()
+        (self._workspace.folder / name).touch()
         callers = asyncio.gather(*(self._call(hot, number) for number in range(CALLERS)))
         reader = asyncio.create_task(self._read(hot))
         await self._load(seconds, operator, self._tally.locked)
@@ -154,7 +158,7 @@ class LockedTrial:
             await asyncio.sleep(0.5)
 
     async def _session(self) -> str:
-        made = await self._request("POST", "/v1/sessions", {"app": self._place.app})
+        made = await self._request("POST", "/v1/sessions", {"app": self._workspace.app})
         return str(made["id"])
 
     async def _submit(self, session: str, message: str) -> str:
@@ -198,10 +202,10 @@ async def _trials(run: Run) -> Outcome:
     outcome, tally = Outcome(), LockedTally()
     seconds = LOCKED_FOR if run.timed else LOCKED_FOR_CI
     read_within = READ_WITHIN if run.timed else READ_WITHIN_CI
-    url = run.places.postgres
-    with temporary_place(url) as place:
-        served = await project(place, new_tenant(), delay=0.0)
-        crew = Crew(place, WORKERS, dead_after=DEAD_AFTER)
+    url = run.databases.postgres
+    with temporary_workspace(url) as workspace:
+        served = await project(workspace, new_tenant(), delay=0.0)
+        crew = Crew(workspace, WORKERS, dead_after=DEAD_AFTER)
         async with (
             crew,
             servers(served, 1, with_worker=False) as (server,),
@@ -210,7 +214,7 @@ async def _trials(run: Run) -> Outcome:
             for _ in range(run.count):
                 async with raw(url) as operator:
                     try:
-                        trial = LockedTrial(client, place, tally, read_within)
+                        trial = LockedTrial(client, workspace, tally, read_within)
                         await trial.run(crew, operator, seconds)
                     except (ConnectionError, TimeoutError, httpx.HTTPError) as error:
                         outcome.fail(repr(error))

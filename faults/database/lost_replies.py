@@ -10,7 +10,7 @@ from typing import Final
 from faults.database.proxy import Proxy, ReplyFault
 from faults.harness import Guarantee, Outcome, Run
 from faults.turns.load import under_load
-from faults.turns.place import Process, temporary_place
+from faults.turns.workspace import TurnProcess, temporary_workspace
 
 _SHARE: Final = 0.2
 """The share of commits with a fault."""
@@ -42,7 +42,7 @@ class _Faults:
         self.made[f"{kind} after {commit}"] += 1
         return ReplyFault(self._drawn.uniform(least, most), arrives)
 
-    async def until_spent(self, _: Process) -> None:
+    async def until_spent(self, _: TurnProcess) -> None:
         """Start to inject faults, and wait until all are spent."""
         self.open.set()
         await self.spent.wait()
@@ -51,9 +51,9 @@ class _Faults:
 async def _trial(run: Run) -> Outcome:
     outcome, drawn = Outcome(), random.Random(run.seed)
     faults = _Faults(drawn, run.count)
-    async with Proxy(run.places.postgres, faults.choose) as proxy:
-        with temporary_place(proxy.url) as place:
-            await under_load(place, drawn, outcome, faults.until_spent)
+    async with Proxy(run.databases.postgres, faults.choose) as proxy:
+        with temporary_workspace(proxy.url) as workspace:
+            await under_load(workspace, drawn, outcome, faults.until_spent)
     counts = ", ".join(f"{times} {kind}" for kind, times in sorted(faults.made.items()))
     outcome.note(f"{faults.made.total()} replies to commits: {counts}")
     return outcome

@@ -13,9 +13,9 @@ from faults.database.outages import OUTAGES, Outage
 from faults.harness import Guarantee, Outcome, Run
 from faults.turns.agents import PATIENCE, Effects
 from faults.turns.clients import Clients, check_turns
-from faults.turns.place import Process, process, temporary_place
 from faults.turns.processes import Crew
 from faults.turns.tally import Shape, Tally
+from faults.turns.workspace import TurnProcess, temporary_workspace, turn_process
 from lango.server.health import Health, readiness
 
 _LASTING: Final = 1.0
@@ -91,27 +91,27 @@ async def _run(run: Run) -> Outcome:
 
 async def _try(trial: OutageTrial, run: Run) -> OutageFindings:
     drawn, outcome = random.Random(trial.seed), Outcome()
-    async with OUTAGES[trial.kind](run.places) as outage:
-        with temporary_place(outage.url) as place:
+    async with OUTAGES[trial.kind](run.databases) as outage:
+        with temporary_workspace(outage.url) as workspace:
             async with (
-                process(place, dead_after=DEAD_AFTER) as here,
-                Crew(place, WORKERS, job=counting_work, dead_after=DEAD_AFTER) as crew,
+                turn_process(workspace, dead_after=DEAD_AFTER) as process,
+                Crew(workspace, WORKERS, job=counting_work, dead_after=DEAD_AFTER) as crew,
             ):
-                clients = Clients(here, SHAPE, outcome, sessions=SESSIONS, resend=True)
+                clients = Clients(process, SHAPE, outcome, sessions=SESSIONS, resend=True)
                 talking = asyncio.create_task(clients.run(CLIENTS, drawn))
-                cut = await _until_at_work(place.effects, drawn)
+                cut = await _until_at_work(workspace.effects, drawn)
                 outage.processes = [each.pid for each in crew.members]
-                await _away(outage, trial.seconds, here, outcome)
+                await _away(outage, trial.seconds, process, outcome)
                 clients.stop()
                 back_after = await _until_over(talking, run, outcome)
                 if back_after >= _GIVE_UP:
-                    outcome.fail(await _left_open(here, clients.turns))
+                    outcome.fail(await _left_open(process, clients.turns))
                 alive = all(each.is_alive for each in crew.members)
                 outcome.expect(alive, "a worker ended")
                 tally, resumed = Tally(len(clients.turns)), 0
                 if back_after < _GIVE_UP:
-                    tally = await check_turns(here, clients.turns, SHAPE, outcome)
-                    resumed = await _check_model_calls(here, clients.turns, outcome)
+                    tally = await check_turns(process, clients.turns, SHAPE, outcome)
+                    resumed = await _check_model_calls(process, clients.turns, outcome)
     return OutageFindings(trial, tally, cut, resumed, back_after, outcome.failures)
 
 
@@ -128,9 +128,9 @@ async def _until_over(talking: asyncio.Task[None], run: Run, outcome: Outcome) -
     return took
 
 
-async def _left_open(here: Process, turns: dict[str, str]) -> str:
+async def _left_open(process: TurnProcess, turns: dict[str, str]) -> str:
     """The open turns and their states; may be empty while readers still wait."""
-    found = [await here.turns.get(turn_id) for turn_id in turns.values()]
+    found = [await process.turns.get(turn_id) for turn_id in turns.values()]
     open_ = [
         f"{each.id} {each.state}, attempt {each.attempts}, event {each.last_event}"
         for each in found
@@ -139,28 +139,28 @@ async def _left_open(here: Process, turns: dict[str, str]) -> str:
     return f"{len(open_)} of {len(found)} turns are open: {'; '.join(open_)}"
 
 
-async def _away(outage: Outage, seconds: float, here: Process, outcome: Outcome) -> None:
+async def _away(outage: Outage, seconds: float, process: TurnProcess, outcome: Outcome) -> None:
     """Begin and end the outage; in between, readiness must report a failing store."""
     await outage.begin()
     store_health, _ = await asyncio.gather(
-        _health_in_mid_outage(here, seconds), outage.last(seconds)
+        _health_in_mid_outage(process, seconds), outage.last(seconds)
     )
     if outage.is_noticed:
         outcome.expect(store_health == "failing", f"readiness calls the store {store_health}")
     await outage.end()
 
 
-async def _health_in_mid_outage(here: Process, seconds: float) -> str:
+async def _health_in_mid_outage(process: TurnProcess, seconds: float) -> str:
     """The store's health by the readiness probe in the middle of an outage."""
     await asyncio.sleep(seconds / 2)
-    return (await readiness(Health(is_warm=True), here.store)).store
+    return (await readiness(Health(is_warm=True), process.store)).store
 
 
-async def _check_model_calls(here: Process, turns: dict[str, str], outcome: Outcome) -> int:
+async def _check_model_calls(process: TurnProcess, turns: dict[str, str], outcome: Outcome) -> int:
     """Each model call was made once, plus at most one per retry; return the resumed turns."""
-    model_calls_by_turn, resumed = model_calls(here.place.effects), 0
+    model_calls_by_turn, resumed = model_calls(process.workspace.effects), 0
     for name, turn_id in turns.items():
-        retries = (await here.turns.get(turn_id)).attempts - 1
+        retries = (await process.turns.get(turn_id)).attempts - 1
         resumed += retries > 0
         calls, due = len(model_calls_by_turn.get(name, ())), SHAPE.rounds + 1
         right = due <= calls <= due + retries

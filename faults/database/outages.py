@@ -11,7 +11,7 @@ from typing import Final, Protocol
 from faults.database.full_disk import LimitedFiles, SmallDisk, small_disk
 from faults.database.own_cluster import Cluster, own_pair
 from faults.database.proxy import Proxy
-from faults.harness import Places
+from faults.harness import Databases
 from lango.store.schema import migrate
 
 _MIGRATING: Final = threading.Lock()
@@ -129,10 +129,10 @@ class _FullDisk:
 
 def _behind_a_proxy(
     kind: Callable[[Proxy], Outage],
-) -> Callable[[Places], AbstractAsyncContextManager[Outage]]:
+) -> Callable[[Databases], AbstractAsyncContextManager[Outage]]:
     @asynccontextmanager
-    async def made(places: Places) -> AsyncGenerator[Outage]:
-        async with Proxy(places.postgres) as proxy:
+    async def made(databases: Databases) -> AsyncGenerator[Outage]:
+        async with Proxy(databases.postgres) as proxy:
             yield kind(proxy)
 
     return made
@@ -140,9 +140,9 @@ def _behind_a_proxy(
 
 def _of_a_pair(
     kind: Callable[[Proxy, Cluster, Cluster], Outage],
-) -> Callable[[Places], AbstractAsyncContextManager[Outage]]:
+) -> Callable[[Databases], AbstractAsyncContextManager[Outage]]:
     @asynccontextmanager
-    async def made(_: Places) -> AsyncGenerator[Outage]:
+    async def made(_: Databases) -> AsyncGenerator[Outage]:
         pair = own_pair()
         primary, standby = await asyncio.to_thread(pair.__enter__)
         try:
@@ -156,7 +156,7 @@ def _of_a_pair(
 
 
 @asynccontextmanager
-async def _on_a_small_disk(_: Places) -> AsyncGenerator[Outage]:
+async def _on_a_small_disk(_: Databases) -> AsyncGenerator[Outage]:
     with small_disk() as disk:
         outage = _FullDisk(disk)
         await asyncio.to_thread(_migrate, outage.url)
@@ -169,7 +169,7 @@ def _migrate(url: str) -> None:
         asyncio.run(migrate.upgrade(url))
 
 
-OUTAGES: Final[dict[str, Callable[[Places], AbstractAsyncContextManager[Outage]]]] = {
+OUTAGES: Final[dict[str, Callable[[Databases], AbstractAsyncContextManager[Outage]]]] = {
     "refused": _behind_a_proxy(_Refused),
     "frozen": _behind_a_proxy(_Frozen),
     "read-only": _of_a_pair(_ReadOnly),

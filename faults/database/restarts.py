@@ -10,7 +10,7 @@ from typing import Final
 from faults.database.own_cluster import Cluster, own_cluster
 from faults.harness import Guarantee, Outcome, Run
 from faults.turns.load import SHAPE, under_load
-from faults.turns.place import Process, temporary_place
+from faults.turns.workspace import TurnProcess, temporary_workspace
 from lango.store.schema import migrate
 
 _RECOVERED_WITHIN: Final = 10.0
@@ -20,17 +20,17 @@ async def _trial(run: Run) -> Outcome:
     outcome, drawn = Outcome(), random.Random(run.seed)
     with own_cluster() as cluster:
         await migrate.upgrade(cluster.url)
-        with temporary_place(cluster.url) as place:
+        with temporary_workspace(cluster.url) as workspace:
 
-            async def breaking(here: Process) -> None:
-                await _restart(cluster, here, drawn, run, outcome)
+            async def breaking(process: TurnProcess) -> None:
+                await _restart(cluster, process, drawn, run, outcome)
 
-            await under_load(place, drawn, outcome, breaking, resend=True)
+            await under_load(workspace, drawn, outcome, breaking, resend=True)
     return outcome
 
 
 async def _restart(
-    cluster: Cluster, here: Process, drawn: random.Random, run: Run, outcome: Outcome
+    cluster: Cluster, process: TurnProcess, drawn: random.Random, run: Run, outcome: Outcome
 ) -> None:
     """Restart repeatedly; each time measure how long a turn takes once connections are accepted."""
     pauses = (5.0, 15.0) if run.timed else (1.0, 3.0)
@@ -39,8 +39,8 @@ async def _restart(
         await asyncio.sleep(drawn.uniform(*pauses))
         await asyncio.to_thread(cluster.restart)
         accepts = time.monotonic()
-        turn = await here.say(SHAPE.message(f"probe{number}"), session="probes")
-        state = (await here.turns.wait(turn)).state
+        turn = await process.say(SHAPE.message(f"probe{number}"), session="probes")
+        state = (await process.turns.wait(turn)).state
         outcome.expect(state == "completed", f"a turn after restart {number} is {state}")
         recovered.append(time.monotonic() - accepts)
     slowest = max(recovered)

@@ -84,7 +84,7 @@ class Station:
 async def _meet_all(run: Run, outcome: Outcome) -> int:
     met = 0
     for wire in WIRES:
-        station = Station(wire, run.places.sqlite)
+        station = Station(wire, run.databases.sqlite)
         async with station.server:
             for fault, tries in itertools.product(FAULTS, (1, 3)):
                 problem = await station.meet(fault, tries=tries)

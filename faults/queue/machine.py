@@ -50,7 +50,7 @@ ENDS: Final[list[End]] = [
 
 
 @dataclass
-class Held:
+class HeldClaim:
     """A claim that a worker holds, or has lost without knowing."""
 
     claim: Claim
@@ -72,7 +72,7 @@ class Turns(Submitting):
         super().__init__()
         self.workers: list[Worker] = []
         self.dead: set[str] = set()
-        self.held: list[Held] = []
+        self.held: list[HeldClaim] = []
         self.steps = 0
         for both in (True, True, False):
             self.enter(both=both)
@@ -153,7 +153,9 @@ class Turns(Submitting):
         for zombie in zombies:
             self._write(dice, zombie)
 
-    def _claim(self, session: ModelSession, worker: Worker, client: QueueClient) -> Held | None:
+    def _claim(
+        self, session: ModelSession, worker: Worker, client: QueueClient
+    ) -> HeldClaim | None:
         may = session.key.app_name in worker.apps and worker.id in self.model.living
         free = not session.deleted and session.owner not in self.model.living
         claim = self.run(client.queue.claim(session.pk, worker))
@@ -165,7 +167,7 @@ class Turns(Submitting):
         assert (claim.epoch, claim.turn.attempts) == (session.epoch, turn.attempts)
         assert claim.turn.state == "running"
         assert (claim.verdict and claim.verdict.type) == verdict
-        self.held = [*self.held[-12:], Held(claim, session, turn)]
+        self.held = [*self.held[-12:], HeldClaim(claim, session, turn)]
         return self.held[-1]
 
     def _model_takes(
@@ -181,14 +183,14 @@ class Turns(Submitting):
             end = dice.choice(ENDS)
             self._close(self.pick(dice), end, self.client(dice))
 
-    def pick(self, dice: Random) -> Held:
+    def pick(self, dice: Random) -> HeldClaim:
         """A valid claim, or one in four times any of the newest."""
         good = [held for held in self.held if held.good]
         if not good or not dice.randrange(4):
             good = self.held[-5:]
         return dice.choice(good)
 
-    def _close(self, held: Held, end: End, client: QueueClient) -> None:
+    def _close(self, held: HeldClaim, end: End, client: QueueClient) -> None:
         """Close a turn, with the claim's verdict if it has one."""
         session, turn = held.session, held.turn
         end = held.claim.verdict or end
@@ -220,7 +222,7 @@ class Turns(Submitting):
         assert good
         held.session.renew(held.turn, claim_id)
         assert (claim.id, claim.epoch) == (claim_id, held.session.epoch)
-        self.held.append(Held(claim, held.session, held.turn))
+        self.held.append(HeldClaim(claim, held.session, held.turn))
         self._write(dice, held)
 
     def hand_back(self, dice: Random) -> None:
@@ -245,7 +247,7 @@ class Turns(Submitting):
         if self.held:
             self._write(dice, self.pick(dice))
 
-    def _write(self, dice: Random, held: Held) -> None:
+    def _write(self, dice: Random, held: HeldClaim) -> None:
         """Write under the claim: a valid claim writes, a lost one writes nothing."""
         what = dice.choice(["append", "log", "start", "start", "finish"])
         if what == "append":
@@ -255,7 +257,7 @@ class Turns(Submitting):
         else:
             self._use_tool(dice, held, finish=what == "finish")
 
-    def _log(self, held: Held, client: QueueClient) -> None:
+    def _log(self, held: HeldClaim, client: QueueClient) -> None:
         deltas = [MessageDelta("m", "x"), MessageDelta("m", "y")]
         try:
             number = self.run(client.log.append(held.claim, deltas))
@@ -266,7 +268,7 @@ class Turns(Submitting):
             held.turn.log += [("message.delta", held.claim.epoch)] * 2
             assert number == len(held.turn.log)
 
-    def _use_tool(self, dice: Random, held: Held, *, finish: bool) -> None:
+    def _use_tool(self, dice: Random, held: HeldClaim, *, finish: bool) -> None:
         idempotent, call = dice.choice([True, False]), dice.choice(CALLS)
         run = ToolRun(held.turn.invocation, call, "tool", {}, idempotent)
         ledger, place = held.session.ledger, (held.turn.invocation, call)
@@ -369,8 +371,10 @@ def on_one_database(url: str, runs: int, seed_value: int, *, shrink: bool = True
     with asyncio.Runner() as runner:
         clients = [QueueClient(url), QueueClient(url)]
         try:
-            places: dict[str, Any] = {"runner": runner, "clients": clients}
-            run_machine(Turns, places, runs=runs, steps=STEPS, seed_value=seed_value, shrink=shrink)
+            attributes: dict[str, Any] = {"runner": runner, "clients": clients}
+            run_machine(
+                Turns, attributes, runs=runs, steps=STEPS, seed_value=seed_value, shrink=shrink
+            )
         finally:
             for client in clients:
                 runner.run(client.sessions.close())

@@ -94,7 +94,7 @@ def every_shape(run: Run) -> Outcome:
     """
     context = multiprocessing.get_context("fork")
     with ProcessPoolExecutor(os.cpu_count() or 1, mp_context=context) as pool:
-        reports = pool.map(_run_without_kills, SHAPES, repeat(run.places.sqlite))
+        reports = pool.map(_run_without_kills, SHAPES, repeat(run.databases.sqlite))
         expected = dict(zip(SHAPES, reports, strict=True))
 
     def check(numbered: str, report: SweepReport) -> Iterator[str]:

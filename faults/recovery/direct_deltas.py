@@ -216,7 +216,7 @@ def _trials(count: int, drawn: random.Random) -> Iterator[Trial]:
 async def _run_all(run: Run) -> Outcome:
     outcome, deltas = Outcome(), 0
     for trial in _trials(run.count, random.Random(run.seed)):
-        deltas += await _compare(trial, run.places.sqlite, outcome)
+        deltas += await _compare(trial, run.databases.sqlite, outcome)
     outcome.note(f"{run.count} streams in {len(SHAPES)} shapes, {deltas} deltas, both ways alike")
     return outcome
 

@@ -90,7 +90,7 @@ def _every(run: Run, shapes: list[str]) -> list[Task]:
     return [
         Task(shape, database, url, drawn.randrange(2**32), freezes)
         for shape in shapes
-        for database, url in run.places.each().items()
+        for database, url in run.databases.each().items()
         for freezes in (0.0, 1.0)
         if not (freezes and _locks_when_frozen(shape, database))
     ]
@@ -99,11 +99,11 @@ def _every(run: Run, shapes: list[str]) -> list[Task]:
 def _drawn(run: Run, shapes: list[str]) -> list[Task]:
     """The trials spread evenly; the second database continues with the failpoints of the first."""
     drawn = random.Random(run.seed)
-    databases = run.places.each()
-    places = [(shape, database) for shape in shapes for database in databases]
-    share, rest = divmod(run.count, len(places))
+    databases = run.databases.each()
+    pairs = [(shape, database) for shape in shapes for database in databases]
+    share, rest = divmod(run.count, len(pairs))
     tasks: list[Task] = []
-    for number, (shape, database) in enumerate(places):
+    for number, (shape, database) in enumerate(pairs):
         count = share + (number < rest)
         if not count:
             continue

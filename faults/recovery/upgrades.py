@@ -128,7 +128,7 @@ def upgrades(run: Run) -> Outcome:
     outcome, drawn = Outcome(), random.Random(run.seed)
     quiet()
     ends = Counter[str]()
-    databases = list(run.places.each().values())
+    databases = list(run.databases.each().values())
     for number in range(run.count):
         ends[asyncio.run(_trial(databases[number % 2], drawn, outcome))] += 1
     counts = ", ".join(f"{times} {end}" for end, times in sorted(ends.items()))

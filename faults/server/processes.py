@@ -15,7 +15,7 @@ import httpx
 from google.adk.agents import LlmAgent
 
 from faults.turns.agents import PATIENCE, Effects, agent_of
-from faults.turns.place import Place
+from faults.turns.workspace import Workspace
 from lango.store.keys import KeyStore
 from lango.store.sessions.store import SqlSessionStore
 from tests.cli.processes import Running
@@ -33,16 +33,16 @@ def make() -> LlmAgent:
 
 @dataclass(frozen=True)
 class Project:
-    """A place with a `lango.yaml`, and a key for its servers."""
+    """A workspace with a `lango.yaml`, and a key for its servers."""
 
-    place: Place
+    workspace: Workspace
     key: str
     delay: float
 
     def command(self, *arguments: str) -> Running:
         """Run a `lango` command in its folder."""
         environment = {"PYTHONPATH": str(_ROOT), _DELAY: str(self.delay)}
-        return Running(self.place.folder, *arguments, environment=environment)
+        return Running(self.workspace.folder, *arguments, environment=environment)
 
     async def worker(self) -> Running:
         """Start a `lango worker`, and wait until it is ready."""
@@ -51,13 +51,15 @@ class Project:
         return made
 
 
-async def project(place: Place, tenant: str, *, delay: float, more_settings: str = "") -> Project:
-    """A project in the folder of a place."""
-    settings = f"apps: {{{place.app}: '{__name__}:make'}}\nstore: {{url: '{place.url}'}}\n"
-    (place.folder / "lango.yaml").write_text(settings + more_settings)
-    async with SqlSessionStore(place.url) as store:
+async def project(
+    workspace: Workspace, tenant: str, *, delay: float, more_settings: str = ""
+) -> Project:
+    """Write a project into the folder of a workspace."""
+    settings = f"apps: {{{workspace.app}: '{__name__}:make'}}\nstore: {{url: '{workspace.url}'}}\n"
+    (workspace.folder / "lango.yaml").write_text(settings + more_settings)
+    async with SqlSessionStore(workspace.url) as store:
         made = await KeyStore(store.database).create(tenant, user=READER)
-    return Project(place, made.text, delay)
+    return Project(workspace, made.text, delay)
 
 
 @dataclass

@@ -16,8 +16,8 @@ from faults.harness import Guarantee, Outcome, Run, new_tenant
 from faults.server.processes import Project, Server, project, servers
 from faults.server.sse import ConnectionFrames, FrameReader, check_complete_log, frames, whole_log
 from faults.turns.clients import until_over
-from faults.turns.place import Process, process, temporary_place
 from faults.turns.processes import Crew
+from faults.turns.workspace import TurnProcess, temporary_workspace, turn_process
 
 READERS: Final = 4
 WORKERS: Final = 2
@@ -69,7 +69,7 @@ class Reader:
         self._doors = doors
         self._clients = {door.port: door.client() for door in doors}
         self._tally, self._drawn = tally, drawn
-        self._app = doors[0].project.place.app
+        self._app = doors[0].project.workspace.app
 
     async def read(self, cuts: int) -> None:
         """Run turns until all readers together have disconnected `cuts` times."""
@@ -194,15 +194,15 @@ class Reader:
 class Killer:
     """Kills workers and servers at random times."""
 
-    def __init__(self, here: Process, doors: Sequence[Server], crew: Crew | None) -> None:
-        self._here, self._doors, self._crew = here, doors, crew
+    def __init__(self, process: TurnProcess, doors: Sequence[Server], crew: Crew | None) -> None:
+        self._process, self._doors, self._crew = process, doors, crew
         self.workers = self.servers = 0
 
     async def kill(self, most: int, drawn: random.Random) -> None:
         """Kill processes until cancelled, or until `most` were killed."""
         while self.workers + self.servers < most:
             await asyncio.sleep(drawn.uniform(0.3, 2.0))
-            await until_over(self._here, _SPARED)
+            await until_over(self._process, _SPARED)
             kills = self.workers + self.servers
             if self._crew is not None and kills % _KILLS_PER_SERVER != 1:
                 self.workers += 1
@@ -220,14 +220,18 @@ async def _run_on(
     """Make `count` cuts on a fleet of servers and workers, or on one server with its worker."""
     drawn, tally = random.Random(seed), Tally()
     async with (
-        process(served.place, dead_after=DEAD_AFTER) as here,
+        turn_process(served.workspace, dead_after=DEAD_AFTER) as process,
         servers(served, 2 if is_fleet else 1, with_worker=not is_fleet) as doors,
         AsyncExitStack() as ending,
     ):
-        crew = Crew(served.place, WORKERS, delay=DELAY, dead_after=DEAD_AFTER) if is_fleet else None
+        crew = (
+            Crew(served.workspace, WORKERS, delay=DELAY, dead_after=DEAD_AFTER)
+            if is_fleet
+            else None
+        )
         if crew is not None:
             await ending.enter_async_context(crew)
-        killer = Killer(here, doors, crew)
+        killer = Killer(process, doors, crew)
         killing = asyncio.create_task(killer.kill(max(count // CUTS_PER_KILL, 1), drawn))
         readers = [Reader(doors, tally, random.Random(drawn.random())) for _ in range(READERS)]
         await asyncio.gather(*(each.read(count) for each in readers))
@@ -250,9 +254,9 @@ async def _trial(run: Run) -> Outcome:
     cuts = {True: round(run.count * _ON_POSTGRES)}
     cuts[False] = run.count - cuts[True]
     for is_fleet, count in cuts.items():
-        url = run.places.postgres if is_fleet else run.places.sqlite
-        with temporary_place(url) as place:
-            made = await project(place, new_tenant(), delay=DELAY)
+        url = run.databases.postgres if is_fleet else run.databases.sqlite
+        with temporary_workspace(url) as workspace:
+            made = await project(workspace, new_tenant(), delay=DELAY)
             await _run_on(made, count, drawn.randrange(2**32), outcome, is_fleet=is_fleet)
     return outcome
 

@@ -20,7 +20,7 @@ import httpx
 from faults.harness import Guarantee, Outcome, Run, new_tenant
 from faults.server.attacks import AT_ONCE
 from faults.server.processes import Project, Server, project, servers
-from faults.turns.place import Place, temporary_place
+from faults.turns.workspace import Workspace, temporary_workspace
 from lango.store.keys import KeyStore
 from lango.store.sessions.store import SqlSessionStore
 
@@ -109,7 +109,7 @@ class QuietTenant:
 
 async def _attack(server: Server, key: str, seconds: float) -> dict[str, int]:
     """Run the attacks in a process of their own; how often each was answered how."""
-    given = (server.url, key, server.project.place.app, str(seconds))
+    given = (server.url, key, server.project.workspace.app, str(seconds))
     running = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "faults.server.attacks", *given),
         cwd=_ROOT,
@@ -121,8 +121,8 @@ async def _attack(server: Server, key: str, seconds: float) -> dict[str, int]:
     return json.loads(out)
 
 
-async def _noisy_key(place: Place) -> str:
-    async with SqlSessionStore(place.url) as store:
+async def _noisy_key(workspace: Workspace) -> str:
+    async with SqlSessionStore(workspace.url) as store:
         return (await KeyStore(store.database).create(new_tenant(), user="noisy")).text
 
 
@@ -147,7 +147,7 @@ async def _seconds_until_well(tenant: QuietTenant) -> float:
 async def _trial(kind: str, of: Project, key: str, seconds: float, run: Run) -> Outcome:
     outcome = Outcome()
     async with servers(of, 1, with_worker=True) as (server,), server.client() as client:
-        tenant = QuietTenant(client, of.place.app)
+        tenant = QuietTenant(client, of.workspace.app)
         await tenant.talk_once()
         quiet = await tenant.talk_for(max(QUIET_SHARE * seconds, 5.0))
         besieged, answers = await asyncio.gather(
@@ -181,11 +181,11 @@ def _listed(answers: dict[str, int]) -> str:
 
 async def _trials(run: Run) -> Outcome:
     whole = Outcome()
-    for kind, url in run.places.each().items():
-        with temporary_place(url) as place:
+    for kind, url in run.databases.each().items():
+        with temporary_workspace(url) as workspace:
             limits = f"server: {{max_streams_per_key: {STREAMS_OF_A_KEY}}}\n"
-            of = await project(place, new_tenant(), delay=0.0, more_settings=limits)
-            found = await _trial(kind, of, await _noisy_key(place), run.count, run)
+            of = await project(workspace, new_tenant(), delay=0.0, more_settings=limits)
+            found = await _trial(kind, of, await _noisy_key(workspace), run.count, run)
         whole.figures += found.figures
         whole.failures += found.failures
     return whole

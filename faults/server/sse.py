@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import httpx
 
-from faults.turns.place import END_TYPES
+from faults.turns.workspace import END_TYPES
 from lango.core.turns.events import MessageDelta, ReasoningDelta, Started
 from lango.core.turns.positions import Position
 
@@ -32,11 +32,11 @@ class Frame:
     def parse(cls, text: str) -> Frame:
         """Parse a frame, and check that its id and type match its data."""
         fields = dict(line.split(": ", 1) for line in text.split("\n"))
-        data, place = json.loads(fields["data"]), Position.parse(fields["id"])
+        data, workspace = json.loads(fields["data"]), Position.parse(fields["id"])
         assert (str(data["id"]), data["type"]) == (fields["id"], fields["event"]), text
-        if not place.length:
-            return cls(place.number, fields["event"], data)
-        return cls(place.number + 1, fields["event"], data, place.length, place.epoch)
+        if not workspace.length:
+            return cls(workspace.number, fields["event"], data)
+        return cls(workspace.number + 1, fields["event"], data, workspace.length, workspace.epoch)
 
     @property
     def id(self) -> int | str:

@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from typing import Final
 
 from faults.harness import Guarantee, Outcome, Run, new_tenant
-from faults.turns.place import process, temporary_place
+from faults.turns.workspace import temporary_workspace, turn_process
 from tests.server.auth.canaries import (
     REQUESTS,
     app_of,
@@ -25,8 +25,8 @@ from tests.server.auth.canaries import (
 from tests.server.auth.issuers import issuing, new_key
 from tests.server.auth.matrix import WAYS, matrix
 from tests.server.http.fuzzing import fuzzed
-from tests.server.places import served_app
 from tests.server.routes.operations import OPERATIONS, Operation
+from tests.server.served_apps import served_app
 
 _AT_ONCE: Final = 50  # cases of an operation before the next operation
 
@@ -38,8 +38,8 @@ async def _matrix(url: str, operations: Sequence[Operation], outcome: Outcome) -
         if not operation.is_secured:
             continue
         # Tenants of its own: what one operation has created, another would find.
-        with temporary_place(url) as place:
-            async with served_app(place, new_tenant()) as served:
+        with temporary_workspace(url) as workspace:
+            async with served_app(workspace, new_tenant()) as served:
                 tried = await matrix(served)
                 for wrong in await tried.wrongs(operation):
                     outcome.fail(wrong)
@@ -52,8 +52,12 @@ def _fuzz(run: Run, operations: Sequence[Operation], outcome: Outcome) -> int:
     drawn = random.Random(run.seed)
     failed: set[str] = set()
     with ExitStack() as ending:
-        places = [ending.enter_context(temporary_place(url)) for url in run.places.each().values()]
-        servers = [ending.enter_context(fuzzed(place, new_tenant())) for place in places]
+        workspaces = [
+            ending.enter_context(temporary_workspace(url)) for url in run.databases.each().values()
+        ]
+        servers = [
+            ending.enter_context(fuzzed(workspace, new_tenant())) for workspace in workspaces
+        ]
         while sum(server.sent for server in servers) < run.count and len(failed) < len(operations):
             for operation in operations:
                 server, start = drawn.choice(servers), drawn.randrange(2**32)
@@ -68,14 +72,17 @@ def _fuzz(run: Run, operations: Sequence[Operation], outcome: Outcome) -> int:
 async def _canaries(url: str, outcome: Outcome) -> int:
     """Put secrets in wrong places and in messages; return the number of requests with them."""
     tenant = new_tenant()
-    with temporary_place(url) as place, listening() as canaries:
-        async with process(place, dead_after=60.0) as here, issuing(new_key("ES256")) as issuer:
-            texts = await credentials(here, issuer, canaries, tenant)
-            app = app_of(here, issuer)
+    with temporary_workspace(url) as workspace, listening() as canaries:
+        async with (
+            turn_process(workspace, dead_after=60.0) as process,
+            issuing(new_key("ES256")) as issuer,
+        ):
+            texts = await credentials(process, issuer, canaries, tenant)
+            app = app_of(process, issuer)
             for number, request in enumerate(REQUESTS):
                 statuses = await send_everywhere(app, number, texts, canaries)
                 outcome.expect(max(statuses) < 500, f"{request[:2]}: {max(statuses)}")
-        async with served_app(place, tenant) as served:
+        async with served_app(workspace, tenant) as served:
             await say(served, canaries)
         for secret, text in canaries.leaks():
             outcome.fail(f"{secret} leaked: {text[:300]}")
@@ -86,7 +93,7 @@ def trial(run: Run, operations: Sequence[Operation] = OPERATIONS) -> Outcome:
     """Run all checks for some operations."""
     outcome = Outcome()
     cells = sent = 0
-    for url in run.places.each().values():
+    for url in run.databases.each().values():
         cells += asyncio.run(_matrix(url, operations, outcome))
         sent += asyncio.run(_canaries(url, outcome))
     outcome.note(f"{len(operations)} operations called in {len(WAYS)} ways, {cells} answers")

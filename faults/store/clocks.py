@@ -74,7 +74,7 @@ async def _all_orders_hold(run: Run, count: int, outcome: Outcome) -> None:
     await asyncio.gather(
         *(
             try_one(place, url, name, clock)
-            for place, url in run.places.each().items()
+            for place, url in run.databases.each().items()
             for name, clock in _clocks(run.seed).items()
         )
     )

@@ -26,8 +26,8 @@ from google.genai import types
 from faults.harness import Guarantee, Outcome, Run
 from faults.store.leftovers import leftovers, newest_session
 from faults.turns.agents import PATIENCE
-from faults.turns.place import Place, Process, process, temporary_place
 from faults.turns.processes import Crew, keep_log, run_until_stopped
+from faults.turns.workspace import TurnProcess, Workspace, temporary_workspace, turn_process
 from lango.adk.artifacts import SqlArtifactService
 from lango.adk.durable.run import DurableAgent
 from lango.adk.memory import SqlMemoryService
@@ -155,17 +155,17 @@ def _durable(store: SqlSessionStore, app: str) -> DurableAgent:
     return DurableAgent(runner, store, remembers=True)
 
 
-def work(place: Place, options: dict[str, Any], ready: Event) -> None:
+def work(workspace: Workspace, options: dict[str, Any], ready: Event) -> None:
     """Run the turns of the app until SIGTERM."""
-    keep_log(place)
+    keep_log(workspace)
     del options
-    event_loop.run(_work(place, ready))
+    event_loop.run(_work(workspace, ready))
 
 
-async def _work(place: Place, ready: Event) -> None:
-    async with process(place, dead_after=DEAD_AFTER) as here:
-        apps = {place.app: _durable(here.store, place.app)}
-        worker = TurnWorker(here.store, here.engine, apps, WorkerOptions())
+async def _work(workspace: Workspace, ready: Event) -> None:
+    async with turn_process(workspace, dead_after=DEAD_AFTER) as process:
+        apps = {workspace.app: _durable(process.store, workspace.app)}
+        worker = TurnWorker(process.store, process.engine, apps, WorkerOptions())
         await run_until_stopped(worker, ready, DRAIN)
 
 
@@ -173,21 +173,21 @@ async def _work(place: Place, ready: Event) -> None:
 
 
 class _Trial:
-    def __init__(self, here: Process, crew: Crew, drawn: random.Random) -> None:
-        self.here, self.crew, self.drawn = here, crew, drawn
+    def __init__(self, process: TurnProcess, crew: Crew, drawn: random.Random) -> None:
+        self.process, self.crew, self.drawn = process, crew, drawn
         self.lives = _Lives()
         self.blows: Counter[str] = Counter()
         self._hand = asyncio.Lock()  # one worker remains to resume turns
 
     async def life(self, number: int) -> str:
         """Delete a session or its user in mid-turn, then run a turn in a session of that name."""
-        key = SessionKey("", self.here.place.app, f"user{number}", f"s{number}")
+        key = SessionKey("", self.process.workspace.app, f"user{number}", f"s{number}")
         of_user = self.drawn.random() < 0.5
         old = f"{self.lives.old}{_OF_USER if of_user else '-'}{number}"
         new = f"{self.lives.new}-{number}"
         pause, blow = self.drawn.uniform(0.0, 0.5), self.drawn.choice(("", "kill", "freeze"))
         await self._begin(key, old)
-        public_id = (await self.here.store.summary(key)).public_id
+        public_id = (await self.process.store.summary(key)).public_id
         upload = asyncio.create_task(self._upload(key, public_id, old))
         await asyncio.sleep(pause)
         striking = asyncio.create_task(self._strike(blow, self.drawn.uniform(*FREEZES)))
@@ -199,20 +199,20 @@ class _Trial:
 
     async def _delete(self, key: SessionKey, of_user: bool) -> None:
         if of_user:
-            await self.here.store.delete_user(key.tenant, key.user_id, key.app_name)
+            await self.process.store.delete_user(key.tenant, key.user_id, key.app_name)
             self.blows["with the user"] += 1
         else:
-            await self.here.store.delete(key)
+            await self.process.store.delete(key)
 
     async def _begin(self, key: SessionKey, word: str) -> str:
-        await self.here.store.create(key, StateChange({"name": word}))
-        return await self.here.say(
+        await self.process.store.create(key, StateChange({"name": word}))
+        return await self.process.say(
             f"Please see to {word}", user=key.user_id, session=key.session_id
         )
 
     async def _upload(self, key: SessionKey, public_id: str, word: str) -> None:
         """Upload files until the session is deleted; later ones must not reach the new session."""
-        files = SqlFileStore(self.here.store.database)
+        files = SqlFileStore(self.process.store.database)
         with suppress(SessionNotFoundError):
             for number in range(100):
                 file = NewFile(
@@ -242,18 +242,18 @@ async def _lives(trial: _Trial, count: int) -> list[str]:
         for number in numbers:
             turn = begun[number] = await trial.life(number)
             # Otherwise turns pile up: workers die faster than they can run them.
-            await asyncio.wait_for(trial.here.turns.wait(turn), PATIENCE)
+            await asyncio.wait_for(trial.process.turns.wait(turn), PATIENCE)
 
     await asyncio.gather(*(lane() for _ in range(LANES)))
     return [begun[number] for number in sorted(begun)]
 
 
-async def _check_new(here: Process, turns: Sequence[str], outcome: Outcome) -> None:
+async def _check_new(process: TurnProcess, turns: Sequence[str], outcome: Outcome) -> None:
     """Check that every remaining session has its own turn, completed."""
     async with asyncio.timeout(PATIENCE):
         for turn_id in turns:
-            turn = await here.turns.wait(turn_id)
-            shown = await here.store.messages(turn.session)
+            turn = await process.turns.wait(turn_id)
+            shown = await process.store.messages(turn.session)
             name = turn.session.session_id
             outcome.expect(turn.state == "completed", f"the new {name} is {turn.state}")
             roles = [row.role for row in shown]
@@ -261,26 +261,26 @@ async def _check_new(here: Process, turns: Sequence[str], outcome: Outcome) -> N
 
 
 async def _check_nothing_left(trial: _Trial, since: int, outcome: Outcome) -> None:
-    left = await trial.here.store.database.read(
+    left = await trial.process.store.database.read(
         lambda connection: leftovers(connection, canaries=[trial.lives.old], since=since)
     )
     for line in left:
         outcome.fail(f"left in the database: {line}")
-    for log in sorted(trial.here.place.folder.glob("worker-*.log")):
+    for log in sorted(trial.process.workspace.folder.glob("worker-*.log")):
         if trial.lives.old in log.read_text(errors="replace"):
             outcome.fail(f"left in a worker's log: {trial.lives.old}")
 
 
 async def _trial(name: str, url: str, run: Run, count: int) -> Outcome:
     outcome = Outcome()
-    with temporary_place(url) as place:
-        async with process(place, dead_after=DEAD_AFTER) as here:
-            async with here.store.database.snapshot() as connection:
+    with temporary_workspace(url) as workspace:
+        async with turn_process(workspace, dead_after=DEAD_AFTER) as process:
+            async with process.store.database.snapshot() as connection:
                 since = await newest_session(connection)
-            async with Crew(place, WORKERS, job=work) as crew:
-                trial = _Trial(here, crew, random.Random(f"{run.seed} {name}"))
+            async with Crew(workspace, WORKERS, job=work) as crew:
+                trial = _Trial(process, crew, random.Random(f"{run.seed} {name}"))
                 turns = await _lives(trial, count)
-                await _check_new(here, turns, outcome)
+                await _check_new(process, turns, outcome)
                 await crew.dismiss()
             await _check_nothing_left(trial, since, outcome)
             blows = ", ".join(f"{n} {blow}" for blow, n in sorted(trial.blows.items()))
@@ -290,8 +290,8 @@ async def _trial(name: str, url: str, run: Run, count: int) -> Outcome:
 
 async def _both(run: Run) -> Outcome:
     outcome = Outcome()
-    for place, (name, url) in enumerate(run.places.each().items()):
-        part = await _trial(name, url, run, (run.count + place) // 2)
+    for workspace, (name, url) in enumerate(run.databases.each().items()):
+        part = await _trial(name, url, run, (run.count + workspace) // 2)
         outcome.figures += part.figures
         outcome.failures += part.failures
     if not outcome.failures:

@@ -28,12 +28,12 @@ Fates = dict[str, str]
 class Station:
     """One database under test: a service that writes and another that reads."""
 
-    def __init__(self, url: str, outcome: Outcome, place: str) -> None:
+    def __init__(self, url: str, outcome: Outcome, workspace: str) -> None:
         tenant = new_tenant()
         self.writer = whole(url, tenant)
         self.reader = whole(url, tenant)
         self.outcome = outcome
-        self.place = place
+        self.workspace = workspace
         self.fates: Fates = {}
 
     async def fire(self, volley: list[tuple[str, Event]], number: int) -> None:
@@ -72,16 +72,16 @@ class Station:
         else:
             why = "it is gone"
         if loaded is None:
-            self.outcome.fail(f"{self.place}: no load of {names[0]} to {names[-2]}: {why}")
+            self.outcome.fail(f"{self.workspace}: no load of {names[0]} to {names[-2]}: {why}")
             return
         found = {event.id: event for event in loaded.events}
         same = [event.id for _, event in kept] == [event.id for event in loaded.events]
-        self.outcome.expect(same, f"{self.place}: events lost or repeated around {names[0]}")
+        self.outcome.expect(same, f"{self.workspace}: events lost or repeated around {names[0]}")
         for name, expected in kept:
             for problem in differences(expected, found.get(expected.id))[:3]:
-                self.outcome.fail(f"{self.place}, {name}: {problem}")
+                self.outcome.fail(f"{self.workspace}, {name}: {problem}")
         for problem in differences(state, loaded.state)[:10]:
-            self.outcome.fail(f"{self.place}, {names[0]} to {names[-2]}: state {problem}")
+            self.outcome.fail(f"{self.workspace}, {names[0]} to {names[-2]}: state {problem}")
 
     async def _tried(self, name: str, doing: Awaitable[object]) -> str:
         try:
@@ -89,7 +89,7 @@ class Station:
         except LangoError as error:
             return f"{type(error).__name__}: {error}"
         except Exception as error:  # noqa: BLE001 - an untyped error is what we look for
-            self.outcome.fail(f"{self.place}, {name}: {type(error).__name__}: {error!s:.200}")
+            self.outcome.fail(f"{self.workspace}, {name}: {type(error).__name__}: {error!s:.200}")
             return "untyped error"
         return "kept"
 
@@ -112,12 +112,12 @@ class Station:
         listed = await self.reader.list_sessions(app_name=app, user_id=user)
         names = [(found.app_name, found.user_id, found.id) for found in listed.sessions]
         good = loaded is not None and [event.id for event in loaded.events] == ["e"]
-        self.outcome.expect(good, f"{self.place}, {what}: not loaded")
+        self.outcome.expect(good, f"{self.workspace}, {what}: not loaded")
         good = names == [(app, user, session.id)] and session.id == (session_id or session.id)
-        self.outcome.expect(good, f"{self.place}, {what}: listed as {names}")
+        self.outcome.expect(good, f"{self.workspace}, {what}: listed as {names}")
         await self.writer.delete_session(app_name=app, user_id=user, session_id=session.id)
         found = await self.reader.get_session(app_name=app, user_id=user, session_id=session.id)
-        self.outcome.expect(found is None, f"{self.place}, {what}: not deleted")
+        self.outcome.expect(found is None, f"{self.workspace}, {what}: not deleted")
 
 
 def _expected(event: Event) -> tuple[list[Event], dict[str, Any]]:
@@ -133,8 +133,8 @@ def _ordinary() -> Event:
     return Event(id="ordinary", invocation_id="turn-2", author="user", content=content)
 
 
-async def _under_fire(url: str, outcome: Outcome, place: str, most: int) -> Fates:
-    station = Station(url, outcome, place)
+async def _under_fire(url: str, outcome: Outcome, workspace: str, most: int) -> Fates:
+    station = Station(url, outcome, workspace)
     fired = list(payloads())[: most or None]
     async with station.writer, station.reader:
         for start in range(0, len(fired), VOLLEY):
@@ -146,9 +146,9 @@ async def _under_fire(url: str, outcome: Outcome, place: str, most: int) -> Fate
 
 async def _on_both(run: Run, outcome: Outcome) -> list[Fates]:
     """Run both concurrently: one works while the other waits for its disk."""
-    places = run.places.each().items()
+    databases = run.databases.each().items()
     return await asyncio.gather(
-        *(_under_fire(url, outcome, place, run.count) for place, url in places)
+        *(_under_fire(url, outcome, workspace, run.count) for workspace, url in databases)
     )
 
 

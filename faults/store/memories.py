@@ -19,8 +19,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from faults.harness import Guarantee, Outcome, Run
 from faults.turns.agents import loaded
-from faults.turns.place import Place, Process, process, temporary_place
 from faults.turns.processes import Crew, Strike, arm, keep_log, run_until_stopped
+from faults.turns.workspace import TurnProcess, Workspace, temporary_workspace, turn_process
 from lango.errors import WorkerLostError
 from lango.store.memory.store import SqlMemoryStore
 from lango.store.schema.tables import memories, messages, sessions
@@ -44,19 +44,19 @@ _SEARCHED: Final = 200
 """Sessions of a run whose texts are also searched for."""
 
 
-def work(place: Place, options: dict[str, Any], ready: Event) -> None:
+def work(workspace: Workspace, options: dict[str, Any], ready: Event) -> None:
     """Run turns with memory until SIGTERM."""
-    keep_log(place)
-    arm(place, options)
-    event_loop.run(_work(place, ready))
+    keep_log(workspace)
+    arm(workspace, options)
+    event_loop.run(_work(workspace, ready))
 
 
-async def _work(place: Place, ready: Event) -> None:
-    async with process(place, dead_after=DEAD_AFTER) as here:
-        apps = loaded(here.store, place.app, place.effects)
-        apps[place.app].remembers = True
+async def _work(workspace: Workspace, ready: Event) -> None:
+    async with turn_process(workspace, dead_after=DEAD_AFTER) as process:
+        apps = loaded(process.store, workspace.app, workspace.effects)
+        apps[workspace.app].remembers = True
         await run_until_stopped(
-            TurnWorker(here.store, here.engine, apps, WorkerOptions()), ready, DRAIN
+            TurnWorker(process.store, process.engine, apps, WorkerOptions()), ready, DRAIN
         )
 
 
@@ -69,8 +69,8 @@ def _word(number: int) -> str:
 
 
 class _Trial:
-    def __init__(self, here: Process, crew: Crew, drawn: random.Random) -> None:
-        self.here, self.crew, self.drawn = here, crew, drawn
+    def __init__(self, process: TurnProcess, crew: Crew, drawn: random.Random) -> None:
+        self.process, self.crew, self.drawn = process, crew, drawn
         self.kills: Counter[str] = Counter()
         self.states: dict[int, str] = {}
         self.unexpected: list[str] = []
@@ -91,11 +91,11 @@ class _Trial:
 
     async def _lane(self, numbers: Iterator[int]) -> None:
         for number in numbers:
-            key = _key(self.here.place.app, number)
+            key = _key(self.process.workspace.app, number)
             message = f'call mark {{"name": "{_word(number)}"}}'
-            turn = await self.here.say(message, user=key.user_id, session=key.session_id)
+            turn = await self.process.say(message, user=key.user_id, session=key.session_id)
             async with asyncio.timeout(PATIENCE):
-                ended = await self.here.turns.wait(turn)
+                ended = await self.process.turns.wait(turn)
             self.states[number] = ended.state
             self.resumed += ended.attempts > 1
             is_worn_out = (ended.error or {}).get("type") == WorkerLostError.__name__
@@ -153,7 +153,7 @@ async def _check(trial: _Trial, outcome: Outcome) -> None:
     """Check that memory has the texts of each completed turn once, and of no other turn."""
     for line in trial.unexpected:
         outcome.fail(line)
-    database, app = trial.here.store.database, trial.here.place.app
+    database, app = trial.process.store.database, trial.process.workspace.app
     said, remembered = await database.read(_entries, app)
     names = await database.read(_names, app)
     for number, state in trial.states.items():
@@ -170,7 +170,7 @@ async def _check(trial: _Trial, outcome: Outcome) -> None:
 
 async def _check_search(trial: _Trial, outcome: Outcome) -> None:
     """Check that a search finds what memory has: the index must not differ from the table."""
-    store, app = SqlMemoryStore(trial.here.store.database), trial.here.place.app
+    store, app = SqlMemoryStore(trial.process.store.database), trial.process.workspace.app
     completed = [number for number, state in trial.states.items() if state == "completed"]
     for number in trial.drawn.sample(completed, min(_SEARCHED, len(completed))):
         found = await store.search(_key(app, number), _word(number), 10)
@@ -180,10 +180,10 @@ async def _check_search(trial: _Trial, outcome: Outcome) -> None:
 
 async def _trial(name: str, url: str, run: Run, count: int, outcome: Outcome) -> None:
     began = time.monotonic()
-    with temporary_place(url) as place:
-        async with process(place, dead_after=DEAD_AFTER) as here:
-            async with Crew(place, WORKERS, job=work) as crew:
-                trial = _Trial(here, crew, random.Random(f"{run.seed} {name}"))
+    with temporary_workspace(url) as workspace:
+        async with turn_process(workspace, dead_after=DEAD_AFTER) as process:
+            async with Crew(workspace, WORKERS, job=work) as crew:
+                trial = _Trial(process, crew, random.Random(f"{run.seed} {name}"))
                 await trial.run(count)
                 await crew.dismiss()
             await _check(trial, outcome)
@@ -201,8 +201,8 @@ async def _trial(name: str, url: str, run: Run, count: int, outcome: Outcome) ->
 
 async def _both(run: Run) -> Outcome:
     outcome = Outcome()
-    for place, (name, url) in enumerate(run.places.each().items()):
-        await _trial(name, url, run, (run.count + place) // 2, outcome)
+    for workspace, (name, url) in enumerate(run.databases.each().items()):
+        await _trial(name, url, run, (run.count + workspace) // 2, outcome)
     return outcome
 
 

@@ -66,7 +66,7 @@ def _is_refused(event: Event) -> bool:
 
 
 @dataclass
-class Held:
+class HeldSession:
     """A session object in use, perhaps stale after another append."""
 
     session: Session
@@ -86,9 +86,9 @@ class Sessions(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.model = Model()
-        self.held: list[Held] = []
+        self.held: list[HeldSession] = []
         self.turn = 0
-        self.sent: list[tuple[Held, Event]] = []
+        self.sent: list[tuple[HeldSession, Event]] = []
         tenant = new_tenant()
         for service in self.services:
             service.tenant = tenant
@@ -96,7 +96,7 @@ class Sessions(RuleBasedStateMachine):
     def run(self, doing: Coroutine[Any, Any, T]) -> T:
         return self.runner.run(doing)
 
-    def pick(self, data: st.DataObject) -> Held:
+    def pick(self, data: st.DataObject) -> HeldSession:
         return self.held[data.draw(st.integers(0, len(self.held) - 1), label="session")]
 
     def service(self, data: st.DataObject) -> SessionServiceAdapter:
@@ -119,7 +119,7 @@ class Sessions(RuleBasedStateMachine):
         model = self.model.create(app, user, session_id, state)
         model.updated = session.last_update_time
         same(self.model.state(model), session.state)
-        self.held.append(Held(session, model))
+        self.held.append(HeldSession(session, model))
 
     @precondition(lambda self: self.held)
     @rule(data=st.data())
@@ -170,9 +170,9 @@ class Sessions(RuleBasedStateMachine):
         self.turn += 1
         actions = EventActions(rewind_before_invocation_id=data.draw(st.sampled_from(turns)))
         event = Event(invocation_id=f"turn-{self.turn}", author="user", actions=actions)
-        self._append(Held(fresh, held.model), event, self.service(data))
+        self._append(HeldSession(fresh, held.model), event, self.service(data))
 
-    def _append(self, held: Held, event: Event, service: SessionServiceAdapter) -> None:
+    def _append(self, held: HeldSession, event: Event, service: SessionServiceAdapter) -> None:
         key = (held.model.app, held.model.user, held.model.id)
         alive = self.model.sessions.get(key) is held.model
         sent = event.model_copy()
@@ -190,7 +190,9 @@ class Sessions(RuleBasedStateMachine):
             self._check_object(held, sent, before, changed=changed)
             self.sent = [*self.sent[-5:], (held, sent)]
 
-    def _check_object(self, held: Held, event: Event, before: list[str], *, changed: bool) -> None:
+    def _check_object(
+        self, held: HeldSession, event: Event, before: list[str], *, changed: bool
+    ) -> None:
         """The session object shows the appended event immediately."""
         shown = [event.id for event in held.session.events]
         kept = changed and held.model.rows[-1].is_event
@@ -210,7 +212,7 @@ class Sessions(RuleBasedStateMachine):
         loaded = self._load(held.model, self.service(data))
         if loaded is not None:
             same(held.model.events, loaded.events)
-            self.held = [*self.held[-8:], Held(loaded, held.model)]
+            self.held = [*self.held[-8:], HeldSession(loaded, held.model)]
 
     @precondition(lambda self: self.held)
     @rule(config=CONFIGS, data=st.data())
@@ -299,8 +301,8 @@ def on_one_database(url: str, runs: int, seed_value: int) -> None:
     with asyncio.Runner() as runner:
         services = runner.run(_open(url))
         try:
-            places: dict[str, Any] = {"url": url, "runner": runner, "services": services}
-            run_machine(Sessions, places, runs=runs, steps=STEPS, seed_value=seed_value)
+            attributes: dict[str, Any] = {"url": url, "runner": runner, "services": services}
+            run_machine(Sessions, attributes, runs=runs, steps=STEPS, seed_value=seed_value)
         finally:
             runner.run(_close(services))
 

@@ -33,8 +33,8 @@ from faults.blackbox.logs import Log, read
 from faults.blackbox.model_server import ModelServer
 from faults.harness import Guarantee, Outcome, Run
 from faults.turns.clients import until_over
-from faults.turns.place import Place, Process, process, temporary_place
 from faults.turns.processes import Crew, WorkerProcess, keep_log, run_until_stopped
+from faults.turns.workspace import TurnProcess, Workspace, temporary_workspace, turn_process
 from lango.adk.durable.run import DurableAgent
 from lango.adk.models.adapter import ModelAdapter
 from lango.adk.plugins import plugins
@@ -81,12 +81,12 @@ def _agent(model: str) -> LlmAgent:
     return LlmAgent(name="payer", model=llm("payer"), tools=[AgentTool(aide)])
 
 
-def pay(place: Place, options: dict[str, Any], ready: Event) -> None:
+def pay(workspace: Workspace, options: dict[str, Any], ready: Event) -> None:
     """The job of a worker: run turns, and die at random failpoints."""
-    keep_log(place)
+    keep_log(workspace)
     warnings.simplefilter("ignore")
     failpoints.armed = partial(_die, random.Random(f"{options['seed']} {os.getpid()}"))
-    event_loop.run(_pay(place, options, ready))
+    event_loop.run(_pay(workspace, options, ready))
 
 
 def _die(drawn: random.Random, name: str) -> None:
@@ -94,11 +94,14 @@ def _die(drawn: random.Random, name: str) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-async def _pay(place: Place, options: dict[str, Any], ready: Event) -> None:
-    async with process(place, dead_after=DEAD_AFTER) as here:
-        app = _app(here.store, place.app, options["model"])
+async def _pay(workspace: Workspace, options: dict[str, Any], ready: Event) -> None:
+    async with turn_process(workspace, dead_after=DEAD_AFTER) as process:
+        app = _app(process.store, workspace.app, options["model"])
         worker = TurnWorker(
-            here.store, here.engine, {place.app: app}, WorkerOptions(concurrency=CONCURRENCY)
+            process.store,
+            process.engine,
+            {workspace.app: app},
+            WorkerOptions(concurrency=CONCURRENCY),
         )
         await run_until_stopped(worker, ready, DRAIN)
 
@@ -136,37 +139,37 @@ class ServerCount:
 
 async def _trials(run: Run) -> Outcome:
     outcome, drawn = Outcome(), random.Random(run.seed)
-    places = run.places.each()
+    databases = run.databases.each()
     trials = [
         _trial(kind, url, turns, random.Random(drawn.randrange(2**32)), outcome)
-        for number, (kind, url) in enumerate(places.items())
-        if (turns := (run.count + number) // len(places))
+        for number, (kind, url) in enumerate(databases.items())
+        if (turns := (run.count + number) // len(databases))
     ]
     await asyncio.gather(*trials)
     return outcome
 
 
 async def _trial(kind: str, url: str, turns: int, drawn: random.Random, outcome: Outcome) -> None:
-    with temporary_place(url) as place:
-        log = Log(place.folder / "model")
+    with temporary_workspace(url) as workspace:
+        log = Log(workspace.folder / "model")
         server = ModelServer(log, uuid4().hex[:6])
         options = {"model": await server.start(), "seed": drawn.randrange(2**32)}
         try:
             async with (
-                process(place, dead_after=DEAD_AFTER) as here,
-                Crew(place, WORKERS, job=pay, **options) as crew,
+                turn_process(workspace, dead_after=DEAD_AFTER) as process,
+                Crew(workspace, WORKERS, job=pay, **options) as crew,
             ):
                 turn_ids: dict[str, str] = {}
                 for number in range(turns):
                     uid = f"U{drawn.randrange(16**8):08x}"
-                    turn_ids[uid] = await here.say(f"BOX:payer:{uid}", session=f"s{number // 2}")
+                    turn_ids[uid] = await process.say(f"BOX:payer:{uid}", session=f"s{number // 2}")
                 frozen: list[Span] = []
                 most = max(turns // TURNS_PER_BLOW, 1)
-                blows = await _strike_until_over(crew, here, drawn, most, frozen)
+                blows = await _strike_until_over(crew, process, drawn, most, frozen)
                 await crew.dismiss()
-                counted = ServerCount.from_log(read(place.folder / "model"))
+                counted = ServerCount.from_log(read(workspace.folder / "model"))
                 judge = Judge(kind, counted, frozen, outcome)
-                await judge.check(here, turn_ids)
+                await judge.check(process, turn_ids)
             outcome.note(f"{kind}: {turns} turns, {_listed(blows)}; {judge}")
         finally:
             await server.stop()
@@ -178,13 +181,13 @@ def _listed(blows: Counter[str]) -> str:
 
 
 async def _strike_until_over(
-    crew: Crew, here: Process, drawn: random.Random, most: int, frozen: list[Span]
+    crew: Crew, process: TurnProcess, drawn: random.Random, most: int, frozen: list[Span]
 ) -> Counter[str]:
-    striking = asyncio.create_task(_strike(crew, here, drawn, most, frozen))
+    striking = asyncio.create_task(_strike(crew, process, drawn, most, frozen))
     mending = asyncio.create_task(_mend(crew))
     try:
         with suppress(TimeoutError):  # the checks find a turn that never ends
-            await until_over(here)
+            await until_over(process)
     finally:
         striking.cancel()
         mending.cancel()
@@ -203,14 +206,14 @@ async def _mend(crew: Crew) -> Counter[str]:
 
 
 async def _strike(
-    crew: Crew, here: Process, drawn: random.Random, most: int, frozen: list[Span]
+    crew: Crew, process: TurnProcess, drawn: random.Random, most: int, frozen: list[Span]
 ) -> Counter[str]:
     """Repeatedly kill or freeze a worker; return how often each, and add the times to `frozen`."""
     blows: Counter[str] = Counter()
     with suppress(asyncio.CancelledError):
         while blows.total() < most:
             await asyncio.sleep(drawn.uniform(*PAUSES))
-            await until_over(here, SPARED)
+            await until_over(process, SPARED)
             hit = drawn.choice(crew.members) if crew.members else None
             if hit is None or not hit.is_alive:
                 continue
@@ -242,17 +245,17 @@ class Judge:
         self._settled: set[str] = set()
         self._cut_off = 0
 
-    async def check(self, here: Process, turn_ids: dict[str, str]) -> None:
+    async def check(self, process: TurnProcess, turn_ids: dict[str, str]) -> None:
         """Check every row, every request and every turn."""
-        rows = await _rows(here)
+        rows = await _rows(process)
         self._check_settled(rows)
         for uid, turn_id in turn_ids.items():
             rows_of_turn = [row for row in rows if row.turn == turn_id]
             self._check_requests(uid, rows_of_turn)
-            self._check_turn(await here.turns.get(turn_id), rows_of_turn)
+            self._check_turn(await process.turns.get(turn_id), rows_of_turn)
         strange = {row.turn for row in rows} - set(turn_ids.values())
         self._expect(not strange, f"rows of turns that are none: {sorted(strange)[:3]}")
-        lost = await _stored_answers(here) - self._settled
+        lost = await _stored_answers(process) - self._settled
         self._expect(not lost, f"{len(lost)} stored answers without usage: {sorted(lost)[:3]}")
 
     def _check_settled(self, rows: list[sa.Row[Any]]) -> None:
@@ -334,13 +337,13 @@ def _sums(rows: list[sa.Row[Any]], late: list[sa.Row[Any]]) -> Iterator[tuple[in
             yield _sum([row for row in rows if row not in without])
 
 
-async def _rows(here: Process) -> list[sa.Row[Any]]:
-    found = sa.select(model_calls).where(model_calls.c.app_name == here.place.app)
-    async with here.store.database.snapshot() as connection:
+async def _rows(process: TurnProcess) -> list[sa.Row[Any]]:
+    found = sa.select(model_calls).where(model_calls.c.app_name == process.workspace.app)
+    async with process.store.database.snapshot() as connection:
         return list((await connection.execute(found.order_by(model_calls.c.pk))).all())
 
 
-async def _stored_answers(here: Process) -> set[str]:
+async def _stored_answers(process: TurnProcess) -> set[str]:
     """The nonces of all answers stored in sessions.
 
     Without the partial text of a turn that lost its last worker: that model call has no usage.
@@ -348,9 +351,9 @@ async def _stored_answers(here: Process) -> set[str]:
     found = (
         sa.select(messages.c.content, messages.c.event)
         .join(sessions, sessions.c.pk == messages.c.session_pk)
-        .where(sessions.c.app_name == here.place.app)
+        .where(sessions.c.app_name == process.workspace.app)
     )
-    async with here.store.database.snapshot() as connection:
+    async with process.store.database.snapshot() as connection:
         answers = (await connection.execute(found)).all()
     return {
         nonce

@@ -16,7 +16,7 @@ def on_postgres(run: Run) -> Outcome:
     outcome = Outcome()
     for writers in WRITERS:
         rate = write_at_once(
-            run.places.postgres,
+            run.databases.postgres,
             writers=writers,
             count=run.count // len(WRITERS),
             with_state=False,
@@ -34,7 +34,7 @@ def on_sqlite(run: Run) -> Outcome:
     outcome = Outcome()
     for writers in WRITERS:
         rate = write_at_once(
-            run.places.sqlite,
+            run.databases.sqlite,
             writers=writers,
             count=run.count // len(WRITERS),
             with_state=True,

@@ -24,9 +24,9 @@ from sqlalchemy import make_url
 from faults.harness import Run
 from faults.recovery.kill_shapes import quiet
 from faults.turns.agents import Effects, agent_of
-from faults.turns.place import Place, temporary_place
 from faults.turns.processes import Crew
 from faults.turns.tally import Shape, Tally, by_session, count, story_of
+from faults.turns.workspace import Workspace, temporary_workspace
 from lango.store.db.database import Database
 
 _USER: Final = "user"
@@ -54,17 +54,19 @@ async def adk_alone(run: Run, load: Load, most_kills: int) -> str:
     """The damage after the kills, in one line."""
     drawn, schema = random.Random(run.seed), f"adk_{uuid4().hex}"
     sessions = by_session(load.names(run.count))
-    database = Database(run.places.postgres, pool_size=1)
+    database = Database(run.databases.postgres, pool_size=1)
     await database.fetch(f'create schema "{schema}"')
     try:
-        with temporary_place(run.places.postgres) as place:
-            service = _service(place.url, schema)
+        with temporary_workspace(run.databases.postgres) as workspace:
+            service = _service(workspace.url, schema)
             for session in sessions:
-                await service.create_session(app_name=place.app, user_id=_USER, session_id=session)
-            crews = _crews(place, schema, load, sessions)
+                await service.create_session(
+                    app_name=workspace.app, user_id=_USER, session_id=session
+                )
+            crews = _crews(workspace, schema, load, sessions)
             kills = await _kill_until_over(crews, drawn, run.count, load.pauses, most_kills)
             halves = [
-                await _tally(service, place, load.shape, _every_other(sessions, first))
+                await _tally(service, workspace, load.shape, _every_other(sessions, first))
                 for first in (0, 1)
             ]
             await service.close()
@@ -82,13 +84,15 @@ def _number(session: str) -> int:
     return int(session.removeprefix("s"))
 
 
-def _crews(place: Place, schema: str, load: Load, sessions: Mapping[str, list[str]]) -> list[Crew]:
+def _crews(
+    workspace: Workspace, schema: str, load: Load, sessions: Mapping[str, list[str]]
+) -> list[Crew]:
     """A process each for its share of the sessions."""
     shares = [
         {session: sessions[session] for session in list(sessions)[n :: load.processes]}
         for n in range(load.processes)
     ]
-    return [Crew(place, 1, job=_serve, schema=schema, load=load, sessions=s) for s in shares]
+    return [Crew(workspace, 1, job=_serve, schema=schema, load=load, sessions=s) for s in shares]
 
 
 async def _kill_until_over(
@@ -98,7 +102,7 @@ async def _kill_until_over(
     pauses: tuple[float, float],
     most: int,
 ) -> int:
-    kills, over = 0, _over(crews[0].place)
+    kills, over = 0, _over(crews[0].workspace)
     for crew in crews:
         await crew.__aenter__()
     try:
@@ -113,9 +117,9 @@ async def _kill_until_over(
     return kills
 
 
-def _over(place: Place) -> Effects:
+def _over(workspace: Workspace) -> Effects:
     """The turns that the client has begun, and those that are over."""
-    return Effects(place.folder / "over")
+    return Effects(workspace.folder / "over")
 
 
 def _service(url: str, schema: str) -> DatabaseSessionService:
@@ -129,41 +133,43 @@ def _service(url: str, schema: str) -> DatabaseSessionService:
 
 async def _tally(
     service: DatabaseSessionService,
-    place: Place,
+    workspace: Workspace,
     shape: Shape,
     sessions: Mapping[str, list[str]],
 ) -> Tally:
     histories: list[list[str]] = []
     for session in sessions:
-        found = await service.get_session(app_name=place.app, user_id=_USER, session_id=session)
+        found = await service.get_session(app_name=workspace.app, user_id=_USER, session_id=session)
         histories.append(story_of(found.events if found else ()))
     names = [name for each in sessions.values() for name in each]
-    return count(shape, names, histories, place.effects.words())
+    return count(shape, names, histories, workspace.effects.words())
 
 
-def _serve(place: Place, options: dict[str, Any], ready: Ready) -> None:
+def _serve(workspace: Workspace, options: dict[str, Any], ready: Ready) -> None:
     """Run the turns of some sessions, from where a process before was killed."""
     quiet()
-    asyncio.run(_serve_all(place, options, ready))
+    asyncio.run(_serve_all(workspace, options, ready))
 
 
-async def _serve_all(place: Place, options: dict[str, Any], ready: Ready) -> None:
+async def _serve_all(workspace: Workspace, options: dict[str, Any], ready: Ready) -> None:
     load: Load = options["load"]
     sessions: dict[str, list[str]] = options["sessions"]
     app = App(
-        name=place.app,
-        root_agent=agent_of(place.effects, load.delay),
+        name=workspace.app,
+        root_agent=agent_of(workspace.effects, load.delay),
         resumability_config=ResumabilityConfig(is_resumable=True),
     )
-    runner = Runner(app=app, session_service=_service(place.url, options["schema"]))
+    runner = Runner(app=app, session_service=_service(workspace.url, options["schema"]))
     ready.set()
-    jobs = (_talk(runner, place, load.shape, session) for session in sessions.items())
+    jobs = (_talk(runner, workspace, load.shape, session) for session in sessions.items())
     await asyncio.gather(*jobs)
 
 
-async def _talk(runner: Runner, place: Place, shape: Shape, session: tuple[str, list[str]]) -> None:
+async def _talk(
+    runner: Runner, workspace: Workspace, shape: Shape, session: tuple[str, list[str]]
+) -> None:
     """The turns of one session, one after the other."""
-    over = _over(place)
+    over = _over(workspace)
     for name in session[1]:
         known = Counter(over.words())
         while not known[f"over {name}"]:

@@ -12,9 +12,9 @@ from typing import Final
 from faults.harness import Guarantee, Outcome, Run
 from faults.turns.adk_alone import Load, adk_alone
 from faults.turns.clients import check_turns, until_over
-from faults.turns.place import Process, process, temporary_place
 from faults.turns.processes import Crew
 from faults.turns.tally import Shape
+from faults.turns.workspace import TurnProcess, temporary_workspace, turn_process
 
 LOAD: Final = Load(
     shape=Shape(rounds=2, calls=2),  # three model calls and four tool calls
@@ -32,26 +32,26 @@ FULL: Final = 600
 
 async def _trial(run: Run) -> Outcome:
     outcome, drawn = Outcome(), random.Random(run.seed)
-    with temporary_place(run.places.postgres) as place:
+    with temporary_workspace(run.databases.postgres) as workspace:
         async with (
-            process(place, dead_after=DEAD_AFTER) as here,
-            Crew(place, LOAD.processes, delay=LOAD.delay, dead_after=DEAD_AFTER) as crew,
+            turn_process(workspace, dead_after=DEAD_AFTER) as process,
+            Crew(workspace, LOAD.processes, delay=LOAD.delay, dead_after=DEAD_AFTER) as crew,
         ):
             turns = {
-                name: await here.say(LOAD.shape.message(name), session=session)
+                name: await process.say(LOAD.shape.message(name), session=session)
                 for name, session in LOAD.names(run.count).items()
             }
             most = max(2 * run.count // LOAD.turns_per_kill, 1)
-            striking = asyncio.create_task(_strike(crew, here, drawn, most))
+            striking = asyncio.create_task(_strike(crew, process, drawn, most))
             try:
                 with suppress(TimeoutError):  # the checks find a turn that never ends
-                    await until_over(here)
+                    await until_over(process)
             finally:
                 striking.cancel()
                 blows = await striking
             outcome.note(f"{blows['kills']} kills, {blows['freezes']} freezes")
-            tally = await check_turns(here, turns, LOAD.shape, outcome)
-            attempts = [(await here.turns.get(turn)).attempts for turn in turns.values()]
+            tally = await check_turns(process, turns, LOAD.shape, outcome)
+            attempts = [(await process.turns.get(turn)).attempts for turn in turns.values()]
     outcome.note(f"lango: {tally}, {sum(each > 1 for each in attempts)} resumed")
     if run.count >= FULL:
         alone = await adk_alone(run, LOAD, blows["kills"])  # as many kills as lango's workers had
@@ -59,13 +59,15 @@ async def _trial(run: Run) -> Outcome:
     return outcome
 
 
-async def _strike(crew: Crew, here: Process, drawn: random.Random, most: int) -> Counter[str]:
+async def _strike(
+    crew: Crew, process: TurnProcess, drawn: random.Random, most: int
+) -> Counter[str]:
     """Repeatedly kill or freeze a worker; return how often each."""
     blows: Counter[str] = Counter()
     with suppress(asyncio.CancelledError):
         while blows.total() < most:
             await asyncio.sleep(drawn.uniform(*LOAD.pauses))
-            await until_over(here, _SPARED)
+            await until_over(process, _SPARED)
             number, kills = drawn.randrange(LOAD.processes), drawn.random() < 0.5
             blows["kills" if kills else "freezes"] += 1
             if kills:

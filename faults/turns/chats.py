@@ -13,9 +13,9 @@ from typing import Any, Final
 from faults.harness import Guarantee, Outcome, Run
 from faults.turns.agents import Effects, loaded
 from faults.turns.clients import PATIENCE, check_turns, until_over
-from faults.turns.place import Place, Process, process, temporary_place
 from faults.turns.processes import Crew, keep_log
 from faults.turns.tally import Shape
+from faults.turns.workspace import TurnProcess, Workspace, temporary_workspace, turn_process
 from lango.core.turns.events import Publish, TurnEvent
 from lango.store.turns.rows import Claim
 from lango.turns.attempt import LoadedApp
@@ -64,26 +64,26 @@ class Attempt:
     number: int
 
 
-def _attempts(place: Place) -> Effects:
-    return Effects(place.folder / "attempts")
+def _attempts(workspace: Workspace) -> Effects:
+    return Effects(workspace.folder / "attempts")
 
 
 async def _trial(run: Run) -> Outcome:
     outcome, drawn = Outcome(), random.Random(run.seed)
-    with temporary_place(run.places.sqlite) as place:
+    with temporary_workspace(run.databases.sqlite) as workspace:
         options: dict[str, Any] = {"job": _chat, "turns": run.count}
         async with (
-            process(place, dead_after=DEAD_AFTER) as here,
-            Crew(place, 1, me="a", **options) as first,
-            Crew(place, 1, me="b", **options) as second,
+            turn_process(workspace, dead_after=DEAD_AFTER) as process,
+            Crew(workspace, 1, me="a", **options) as first,
+            Crew(workspace, 1, me="b", **options) as second,
         ):
-            killed = await _kill((first, second), here, drawn, run.count, place)
+            killed = await _kill((first, second), process, drawn, run.count, workspace)
             names = [f"{me}n{number}" for me in NAMES for number in range(run.count)]
-            turns = {name: await _submit(here, name) for name in names}
-            tally = await check_turns(here, turns, SHAPE, outcome)
+            turns = {name: await _submit(process, name) for name in names}
+            tally = await check_turns(process, turns, SHAPE, outcome)
         began = [
             Attempt(words[0], float(words[1]), words[2], int(words[3]))
-            for words in _attempts(place).lines()
+            for words in _attempts(workspace).lines()
         ]
     for wrong in stolen(began, killed):
         outcome.fail(wrong)
@@ -93,14 +93,18 @@ async def _trial(run: Run) -> Outcome:
 
 
 async def _kill(
-    crews: Sequence[Crew], here: Process, drawn: random.Random, count: int, place: Place
+    crews: Sequence[Crew],
+    process: TurnProcess,
+    drawn: random.Random,
+    count: int,
+    workspace: Workspace,
 ) -> dict[str, float]:
     """Kill and restart either process while both run; return the times of the kills."""
     killed: dict[str, float] = {}
-    done = [place.folder / f"done-{me}" for me in NAMES]
+    done = [workspace.folder / f"done-{me}" for me in NAMES]
     for _ in range(max(len(NAMES) * count // TURNS_PER_KILL, 2)):
         await asyncio.sleep(drawn.uniform(0.2, 2.0))
-        await until_over(here, _SPARED)
+        await until_over(process, _SPARED)
         if all(mark.exists() for mark in done):
             break
         crew = drawn.choice(crews)
@@ -131,27 +135,27 @@ def stolen(began: Sequence[Attempt], killed: dict[str, float]) -> list[str]:
     return wrong
 
 
-async def _submit(here: Process, name: str) -> str:
+async def _submit(process: TurnProcess, name: str) -> str:
     """Submit a turn (idempotent by its name)."""
-    return await here.say(SHAPE.message(name), session=name[0], idempotency_key=name)
+    return await process.say(SHAPE.message(name), session=name[0], idempotency_key=name)
 
 
-def _chat(place: Place, options: dict[str, Any], ready: Ready) -> None:
-    keep_log(place)
-    asyncio.run(_talk(place, options, ready))
+def _chat(workspace: Workspace, options: dict[str, Any], ready: Ready) -> None:
+    keep_log(workspace)
+    asyncio.run(_talk(workspace, options, ready))
 
 
-async def _talk(place: Place, options: dict[str, Any], ready: Ready) -> None:
+async def _talk(workspace: Workspace, options: dict[str, Any], ready: Ready) -> None:
     """Submit the turns one by one from the first; those submitted before a kill are found again."""
     me = options["me"]
-    async with process(place, dead_after=DEAD_AFTER) as here:
-        apps = loaded(here.store, place.app, place.effects, DELAY)
-        watched = {name: Watched(app, _attempts(place)) for name, app in apps.items()}
-        async with TurnWorker(here.store, here.engine, watched):
+    async with turn_process(workspace, dead_after=DEAD_AFTER) as process:
+        apps = loaded(process.store, workspace.app, workspace.effects, DELAY)
+        watched = {name: Watched(app, _attempts(workspace)) for name, app in apps.items()}
+        async with TurnWorker(process.store, process.engine, watched):
             ready.set()
             for number in range(options["turns"]):
-                await here.turns.wait(await _submit(here, f"{me}n{number}"))
-            (place.folder / f"done-{me}").touch()
+                await process.turns.wait(await _submit(process, f"{me}n{number}"))
+            (workspace.folder / f"done-{me}").touch()
             await asyncio.Event().wait()  # stay alive to resume the other's turns
 
 

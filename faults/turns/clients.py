@@ -13,8 +13,8 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from faults.harness import Outcome
-from faults.turns.place import Process, check_log
 from faults.turns.tally import Shape, Tally, by_session, count, differences, story_of
+from faults.turns.workspace import TurnProcess, check_log
 from lango.adk.sessions.service import SessionServiceAdapter
 from lango.errors import StoreUnavailableError
 from lango.store.schema.tables import turns as turn_rows
@@ -32,11 +32,17 @@ class Clients:
     """
 
     def __init__(
-        self, here: Process, shape: Shape, outcome: Outcome, *, sessions: int, resend: bool = False
+        self,
+        process: TurnProcess,
+        shape: Shape,
+        outcome: Outcome,
+        *,
+        sessions: int,
+        resend: bool = False,
     ) -> None:
         self.turns: dict[str, str] = {}
         self.resent = 0
-        self._here, self._shape, self._outcome = here, shape, outcome
+        self._process, self._shape, self._outcome = process, shape, outcome
         self._sessions, self._resend = sessions, resend
         self._stopped = False
 
@@ -63,14 +69,14 @@ class Clients:
 
     async def talk(self, name: str, session: str) -> None:
         """Submit one turn, get it, and read it to its end."""
-        here = self._here
+        process = self._process
         message, key = self._shape.message(name), f"key-{name}"
         while True:
             try:
-                turn = await here.say(message, session=session, idempotency_key=key)
+                turn = await process.say(message, session=session, idempotency_key=key)
                 self.turns[name] = turn
-                await here.turns.get(turn)
-                check_log(await here.read(turn))
+                await process.turns.get(turn)
+                check_log(await process.read(turn))
                 return
             except StoreUnavailableError:
                 if not self._resend:
@@ -78,23 +84,23 @@ class Clients:
                 self.resent += 1
 
 
-async def open_turns(here: Process, attempts: int = 0) -> int:
-    """The number of open turns of this place with at least this many attempts."""
-    of_place = (turn_rows.c.app == here.place.app, turn_rows.c.ended.is_(None))
-    statement = sa.select(sa.func.count()).where(*of_place, turn_rows.c.attempts >= attempts)
+async def open_turns(process: TurnProcess, attempts: int = 0) -> int:
+    """the number of open turns of this app with at least this many attempts."""
+    of_app = (turn_rows.c.app == process.workspace.app, turn_rows.c.ended.is_(None))
+    statement = sa.select(sa.func.count()).where(*of_app, turn_rows.c.attempts >= attempts)
 
     async def count_open(connection: AsyncConnection) -> int:
         return await connection.scalar(statement) or 0
 
-    return await here.store.database.read(count_open)
+    return await process.store.database.read(count_open)
 
 
-async def until_over(here: Process, attempts: int = 0) -> None:
+async def until_over(process: TurnProcess, attempts: int = 0) -> None:
     """Wait until no turn with that many attempts is open; TimeoutError if none ends any more."""
-    left, since = await open_turns(here, attempts), time.monotonic()
+    left, since = await open_turns(process, attempts), time.monotonic()
     while left:
         await asyncio.sleep(0.1)
-        now = await open_turns(here, attempts)
+        now = await open_turns(process, attempts)
         if now != left:
             left, since = now, time.monotonic()
         elif time.monotonic() > since + PATIENCE:
@@ -102,12 +108,12 @@ async def until_over(here: Process, attempts: int = 0) -> None:
 
 
 async def check_turns(
-    here: Process, turns: Mapping[str, str], shape: Shape, outcome: Outcome
+    process: TurnProcess, turns: Mapping[str, str], shape: Shape, outcome: Outcome
 ) -> Tally:
     """Check that every turn completed, with log, history and tool runs as without faults."""
     ended: dict[str, Turn] = {}
     for name, turn_id in turns.items():
-        turn = await _ended(here, name, turn_id, outcome)
+        turn = await _ended(process, name, turn_id, outcome)
         if turn is not None:
             ended[name] = turn
     numbered = sorted(ended, key=lambda name: ended[name].number)
@@ -115,38 +121,42 @@ async def check_turns(
     unknown: set[str] = set()
     histories: list[list[str]] = []
     for session, names in sessions.items():
-        histories.append(await history(here, session, unknown))
+        histories.append(await history(process, session, unknown))
         for wrong in differences(shape, names, histories[-1]):
             outcome.fail(f"session {session}: {wrong}")
-    _check_marks(here, [mark for name in ended for mark in shape.marks(name)], unknown, outcome)
-    return count(shape, list(turns), histories, here.place.effects.words())
+    _check_marks(process, [mark for name in ended for mark in shape.marks(name)], unknown, outcome)
+    return count(shape, list(turns), histories, process.workspace.effects.words())
 
 
-async def history(here: Process, session: str, unknown: set[str] | None = None) -> list[str]:
+async def history(process: TurnProcess, session: str, unknown: set[str] | None = None) -> list[str]:
     """A session's history as the words of a story."""
-    service = SessionServiceAdapter(here.store, token_budget=None)
-    found = await service.get_session(app_name=here.place.app, user_id="user", session_id=session)
+    service = SessionServiceAdapter(process.store, token_budget=None)
+    found = await service.get_session(
+        app_name=process.workspace.app, user_id="user", session_id=session
+    )
     return story_of(found.events if found else (), unknown)
 
 
-async def _ended(here: Process, name: str, turn_id: str, outcome: Outcome) -> Turn | None:
+async def _ended(process: TurnProcess, name: str, turn_id: str, outcome: Outcome) -> Turn | None:
     try:
         async with asyncio.timeout(PATIENCE):
-            turn = await here.turns.wait(turn_id)
+            turn = await process.turns.wait(turn_id)
     except TimeoutError:
-        outcome.fail(f"turn {name} is still {(await here.turns.get(turn_id)).state}")
+        outcome.fail(f"turn {name} is still {(await process.turns.get(turn_id)).state}")
         return None
     outcome.expect(turn.state == "completed", f"turn {name} is {turn.state}: {turn.error}")
     try:
-        check_log(await here.read(turn_id))
+        check_log(await process.read(turn_id))
     except AssertionError as wrong:
         outcome.fail(f"the log of {name}: {wrong or 'it has gaps'}")
     return turn
 
 
-def _check_marks(here: Process, marks: list[str], unknown: set[str], outcome: Outcome) -> None:
+def _check_marks(
+    process: TurnProcess, marks: list[str], unknown: set[str], outcome: Outcome
+) -> None:
     """Check that each tool ran once; one reported with unknown outcome may not have run at all."""
-    ran = Counter(here.place.effects.words())
+    ran = Counter(process.workspace.effects.words())
     for mark in marks:
         times = ran[f"mark {mark}"]
         right = times == 1 or (times == 0 and mark in unknown)

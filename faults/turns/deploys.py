@@ -22,9 +22,15 @@ from faults.database.newer_schema import newer
 from faults.harness import Guarantee, Outcome, Run
 from faults.turns.agents import THEN, only_in
 from faults.turns.clients import PATIENCE, Clients, check_turns, history
-from faults.turns.place import Place, Process, check_log, process, temporary_place
 from faults.turns.processes import CONTEXT, Crew, WorkerProcess, work
 from faults.turns.tally import Shape
+from faults.turns.workspace import (
+    TurnProcess,
+    Workspace,
+    check_log,
+    temporary_workspace,
+    turn_process,
+)
 from lango.errors import AgentChangedError
 from lango.store.schema import migrate
 from lango.store.schema.revisions import OURS, Revisions
@@ -45,7 +51,7 @@ DRAIN: Final = 0.5
 
 
 @dataclass(slots=True)
-class Held:
+class OpenTurns:
     """Turns that a version began and cannot end: the next one has to."""
 
     bridges: dict[str, str] = field(default_factory=dict[str, str])
@@ -54,38 +60,38 @@ class Held:
     """By session: turns with an open call of a tool that the next version lacks."""
 
 
-def _package(place: Place, version: int) -> Path:
-    return place.folder / f"version-{version}"
+def _package(workspace: Workspace, version: int) -> Path:
+    return workspace.folder / f"version-{version}"
 
 
-def release(place: Place, version: int) -> None:
+def release(workspace: Workspace, version: int) -> None:
     """Write a version's migrations: once, before any process of that version reads them."""
     if version:
-        newer(_package(place, version), version)
+        newer(_package(workspace, version), version)
 
 
-def carried_by(place: Place, version: int) -> Revisions:
+def carried_by(workspace: Workspace, version: int) -> Revisions:
     """The migrations of a version; the first version has those of today."""
-    return Revisions(_package(place, version)) if version else OURS
+    return Revisions(_package(workspace, version)) if version else OURS
 
 
-def _run_version(place: Place, options: dict[str, Any], ready: Event) -> None:
+def _run_version(workspace: Workspace, options: dict[str, Any], ready: Event) -> None:
     """The job of a process: a worker of one version."""
-    migrate.carried = carried_by(place, int(options["version"]))
-    work(place, options, ready)
+    migrate.carried = carried_by(workspace, int(options["version"]))
+    work(workspace, options, ready)
 
 
-def _upgrade(place: Place, version: int) -> str:
+def _upgrade(workspace: Workspace, version: int) -> str:
     """The job of a process: `lango db upgrade` of that version."""
-    migrate.carried = carried_by(place, version)
-    return asyncio.run(migrate.upgrade(place.url))
+    migrate.carried = carried_by(workspace, version)
+    return asyncio.run(migrate.upgrade(workspace.url))
 
 
 class Deploys:
     """Replaces versions of the workers on one database while clients continue."""
 
-    def __init__(self, here: Process, drawn: random.Random, outcome: Outcome) -> None:
-        self._here, self._drawn, self._outcome = here, drawn, outcome
+    def __init__(self, process: TurnProcess, drawn: random.Random, outcome: Outcome) -> None:
+        self._process, self._drawn, self._outcome = process, drawn, outcome
         self._upgrades: list[float] = []
         self._crews: list[Crew] = []
         self._ended: Counter[str] = Counter()
@@ -94,12 +100,12 @@ class Deploys:
     @asynccontextmanager
     async def workers(self, versions: int) -> AsyncGenerator[None]:
         """Prepare the workers of each version, and start those of the first."""
-        place = self._here.place
+        workspace = self._process.workspace
         async with AsyncExitStack() as ending:
             for version in range(versions):
-                await asyncio.to_thread(release, place, version)
+                await asyncio.to_thread(release, workspace, version)
                 options = {"version": str(version), "delay": DELAY, "drain": DRAIN}
-                crew = Crew(place, 0, job=_run_version, dead_after=DEAD_AFTER, **options)
+                crew = Crew(workspace, 0, job=_run_version, dead_after=DEAD_AFTER, **options)
                 self._crews.append(await ending.enter_async_context(crew))
             for _ in range(WORKERS):
                 await self._hire(self._crews[0])
@@ -128,34 +134,34 @@ class Deploys:
         )
 
     def _gate(self, name: str) -> Path:
-        return self._here.place.folder / f"gate-{name}"
+        return self._process.workspace.folder / f"gate-{name}"
 
-    async def _hold(self, version: int, name: str) -> Held:
-        held, tool = Held(), only_in(str(version))
+    async def _hold(self, version: int, name: str) -> OpenTurns:
+        held, tool = OpenTurns(), only_in(str(version))
         for number in range(HELD):
             bridge, stray = f"b{name}n{number}", f"stray-{name}-{number}"
             message = f'call hold {{"name": "gate-{bridge}"}}{THEN}{LAST.message(bridge)}'
-            held.bridges[bridge] = await self._here.say(message, session=f"bridge-{bridge}")
+            held.bridges[bridge] = await self._process.say(message, session=f"bridge-{bridge}")
             message = f'call {tool} {{"name": "gate-{stray}"}}'
-            held.strays[stray] = await self._here.say(message, session=stray)
+            held.strays[stray] = await self._process.say(message, session=stray)
         wanted = {f"held gate-{each}" for each in (*held.bridges, *held.strays)}
-        await self._here.place.effects.wait(lambda words: wanted <= set(words))
+        await self._process.workspace.effects.wait(lambda words: wanted <= set(words))
         return held
 
     async def _upgrade(self, version: int) -> None:
         """Run two upgrades at once, while a reader holds a table for longer than they wait."""
-        loop, place = asyncio.get_running_loop(), self._here.place
+        loop, workspace = asyncio.get_running_loop(), self._process.workspace
         with ProcessPoolExecutor(2, mp_context=CONTEXT) as pool:
-            async with self._here.store.database.begin() as connection:
+            async with self._process.store.database.begin() as connection:
                 await connection.execute(sa.text("select count(*) from messages"))
                 began = time.monotonic()
-                jobs = [loop.run_in_executor(pool, _upgrade, place, version) for _ in range(2)]
+                jobs = [loop.run_in_executor(pool, _upgrade, workspace, version) for _ in range(2)]
                 await _stay(connection, 1.5 * LOCK_WAIT)
             revisions = await asyncio.gather(*jobs)
         self._upgrades.append(time.monotonic() - began)
-        head = carried_by(place, version).head
+        head = carried_by(workspace, version).head
         self._outcome.expect(revisions == [head] * 2, f"the upgrades ended at {revisions}")
-        await self._here.store.check()  # as a server's readiness probe does
+        await self._process.store.check()  # as a server's readiness probe does
 
     async def _end(self, worker: WorkerProcess, number: signal.Signals) -> None:
         try:
@@ -172,38 +178,40 @@ class Deploys:
     ) -> None:
         """Check a turn that the old version began and the new one ended: each effect once."""
         async with asyncio.timeout(PATIENCE):
-            turn = await self._here.turns.wait(turn_id)
+            turn = await self._process.turns.wait(turn_id)
         outcome, gate = self._outcome, f"gate-{name}"
         outcome.expect(turn.state == "completed", f"turn {name} is {turn.state}: {turn.error}")
-        lines = [line for line in self._here.place.effects.lines() if line[-1] == gate]
+        lines = [line for line in self._process.workspace.effects.lines() if line[-1] == gate]
         first, last = lines[0], lines[-1]
         begun = first[0] in began and first[2] == "held"
         over = last[0] in ended and last[2] == "released"
         outcome.expect(begun and over, f"{name} was begun by {first}, ended by {last}")
         self._bridged += begun and over
-        check_log(await self._here.read(turn_id))
-        got = Counter(await history(self._here, f"bridge-{name}"))
+        check_log(await self._process.read(turn_id))
+        got = Counter(await history(self._process, f"bridge-{name}"))
         wanted = LAST.story(name) + Counter([f"call {gate}", f"result {gate}"])
         outcome.expect(got == wanted, f"the history of {name} is {got}")
-        marks = self._here.place.effects.words()
+        marks = self._process.workspace.effects.words()
         (mark,) = LAST.marks(name)
         outcome.expect(marks.count(f"mark {mark}") == 1, f"the tool of {name} did not run once")
 
     async def _check_stray(self, session: str, turn_id: str) -> None:
         """Check a turn that failed as changed: its call has a result, and the session is usable."""
         async with asyncio.timeout(PATIENCE):
-            turn = await self._here.turns.wait(turn_id)
+            turn = await self._process.turns.wait(turn_id)
         outcome, error_type = self._outcome, (turn.error or {}).get("type")
         right = (turn.state, error_type) == ("failed", AgentChangedError.__name__)
         outcome.expect(right, f"turn {session} is {turn.state}: {turn.error}")
         self._stray += right
-        check_log(await self._here.read(turn_id))
-        words = await history(self._here, session)
+        check_log(await self._process.read(turn_id))
+        words = await history(self._process, session)
         closed = [word for word in words if word.endswith(f" gate-{session}")]
         wanted = [f"call gate-{session}", f"result gate-{session}"]
         outcome.expect(closed == wanted, f"the history of {session} is {words}")
         async with asyncio.timeout(PATIENCE):
-            after = await self._here.turns.wait(await self._here.say("hello", session=session))
+            after = await self._process.turns.wait(
+                await self._process.say("hello", session=session)
+            )
         outcome.expect(after.state == "completed", f"{session} does not go on: {after.error}")
 
     def note_figures(self) -> None:
@@ -228,21 +236,21 @@ async def _trial(run: Run) -> Outcome:
     outcome, drawn = Outcome(), random.Random(run.seed)
     versions = max(run.count // TURNS_PER_DEPLOY, 1)
     # Its own database: no other test may see the newer tables.
-    async with temporary_postgres(run.places.postgres) as url:
-        with temporary_place(url) as place:
-            async with process(place, dead_after=DEAD_AFTER) as here:
-                deploys = Deploys(here, drawn, outcome)
+    async with temporary_postgres(run.databases.postgres) as url:
+        with temporary_workspace(url) as workspace:
+            async with turn_process(workspace, dead_after=DEAD_AFTER) as process:
+                deploys = Deploys(process, drawn, outcome)
                 async with deploys.workers(versions + 1):
-                    await _under_load(run, here, deploys, versions, outcome)
+                    await _under_load(run, process, deploys, versions, outcome)
                     deploys.note_figures()
     return outcome
 
 
 async def _under_load(
-    run: Run, here: Process, deploys: Deploys, versions: int, outcome: Outcome
+    run: Run, process: TurnProcess, deploys: Deploys, versions: int, outcome: Outcome
 ) -> None:
     """Deploy every version, and then roll back to the one before the last."""
-    clients = Clients(here, SHAPE, outcome, sessions=SESSIONS)
+    clients = Clients(process, SHAPE, outcome, sessions=SESSIONS)
     talking = asyncio.create_task(clients.run(CLIENTS, random.Random(run.seed)))
     try:
         for version in range(versions):
@@ -253,8 +261,8 @@ async def _under_load(
     finally:
         clients.stop()
         await talking
-    outcome.note(str(await check_turns(here, clients.turns, SHAPE, outcome)))
-    attempts = [(await here.turns.get(turn)).attempts for turn in clients.turns.values()]
+    outcome.note(str(await check_turns(process, clients.turns, SHAPE, outcome)))
+    attempts = [(await process.turns.get(turn)).attempts for turn in clients.turns.values()]
     outcome.note(f"{sum(each > 1 for each in attempts)} of them resumed")
 
 

@@ -14,9 +14,9 @@ from typing import Any, Final, Literal, NamedTuple
 from faults.carriers.choose import chosen_engine_name
 from faults.harness import Guarantee, Outcome, Run
 from faults.turns.clients import PATIENCE, check_turns, until_over
-from faults.turns.place import Place, Process, process, temporary_place
 from faults.turns.processes import Crew, Strike, WorkerProcess, keep_log
 from faults.turns.tally import Shape
+from faults.turns.workspace import TurnProcess, Workspace, temporary_workspace, turn_process
 from lango.core import failpoints
 from lango.turns import event_loop
 from lango.turns.engine.choose import DATABASE
@@ -63,11 +63,11 @@ async def _run(run: Run) -> Outcome:
         # transaction keeps SQLite's only write lock: no other one can write before it wakes.
         is_odd = (number + number // len(all_trials)) % 2
         is_sqlite = is_odd and trial.strike.mode == "kill"
-        url = run.places.sqlite if is_sqlite else run.places.postgres
-        with temporary_place(url) as place:
-            async with process(place, dead_after=DEAD_AFTER) as here:
+        url = run.databases.sqlite if is_sqlite else run.databases.postgres
+        with temporary_workspace(url) as workspace:
+            async with turn_process(workspace, dead_after=DEAD_AFTER) as process:
                 strikes = _strike_worker if trial.struck == "worker" else _strike_submitter
-                is_struck = await strikes(here, trial, outcome)
+                is_struck = await strikes(process, trial, outcome)
         struck[f"{trial.struck} at {trial.strike.point}"] += is_struck
     outcome.expect(struck.total(), "no process was struck")
     outcome.note(f"{run.count} trials of {_TURNS} turns")
@@ -75,45 +75,45 @@ async def _run(run: Run) -> Outcome:
     return outcome
 
 
-async def _strike_worker(here: Process, trial: Trial, outcome: Outcome) -> bool:
+async def _strike_worker(process: TurnProcess, trial: Trial, outcome: Outcome) -> bool:
     """A worker is struck; another one takes over, and the struck one wakes if it was frozen."""
-    place, shape = here.place, trial.shape
-    async with Crew(place, 1, strike=trial.strike, dead_after=DEAD_AFTER) as crew:
+    workspace, shape = process.workspace, trial.shape
+    async with Crew(workspace, 1, strike=trial.strike, dead_after=DEAD_AFTER) as crew:
         (doomed,) = crew.members
-        turns = await submit(here, shape, range(_TURNS))
-        await _until_struck_or_over(here, doomed)
-        async with Crew(place, 1, dead_after=DEAD_AFTER):
-            await check_turns(here, turns, shape, outcome)
+        turns = await submit(process, shape, range(_TURNS))
+        await _until_struck_or_over(process, doomed)
+        async with Crew(workspace, 1, dead_after=DEAD_AFTER):
+            await check_turns(process, turns, shape, outcome)
         if doomed.is_struck and trial.strike.mode == "freeze":
             doomed.send(signal.SIGCONT)
             # It alone is left: when it has run these turns, it has done whatever else it would do.
-            turns |= await submit(here, shape, range(_TURNS, _TURNS + _SESSIONS))
-            await check_turns(here, turns, shape, outcome)
+            turns |= await submit(process, shape, range(_TURNS, _TURNS + _SESSIONS))
+            await check_turns(process, turns, shape, outcome)
         return doomed.is_struck
 
 
-async def _strike_submitter(here: Process, trial: Trial, outcome: Outcome) -> bool:
+async def _strike_submitter(process: TurnProcess, trial: Trial, outcome: Outcome) -> bool:
     """A process is struck that submits turns; its client submits them again, under their keys."""
-    place, shape = here.place, trial.shape
-    async with Crew(place, 1, dead_after=DEAD_AFTER):
-        async with Crew(place, 1, job=_submit_all, strike=trial.strike) as crew:
+    workspace, shape = process.workspace, trial.shape
+    async with Crew(workspace, 1, dead_after=DEAD_AFTER):
+        async with Crew(workspace, 1, job=_submit_all, strike=trial.strike) as crew:
             (doomed,) = crew.members
             await _until_struck(doomed)
-            await until_over(here)  # what was accepted, although its dispatch may be lost
-            turns = await submit(here, shape, range(_TURNS))
+            await until_over(process)  # what was accepted, although its dispatch may be lost
+            turns = await submit(process, shape, range(_TURNS))
             if doomed.is_struck and trial.strike.mode == "freeze":
                 doomed.send(signal.SIGCONT)
             await asyncio.to_thread(doomed.join)
             is_struck = doomed.is_struck
-        await check_turns(here, turns, shape, outcome)
+        await check_turns(process, turns, shape, outcome)
     return is_struck
 
 
-async def submit(here: Process, shape: Shape, numbers: Sequence[int]) -> dict[str, str]:
+async def submit(process: TurnProcess, shape: Shape, numbers: Sequence[int]) -> dict[str, str]:
     """Submit turns of some sessions; again with the same keys they are the same turns."""
     sessions = {f"t{number}": f"s{number % _SESSIONS}" for number in numbers}
     return {
-        name: await here.say(shape.message(name), session=session, idempotency_key=name)
+        name: await process.say(shape.message(name), session=session, idempotency_key=name)
         for name, session in sessions.items()
     }
 
@@ -125,26 +125,26 @@ async def _until_struck(doomed: WorkerProcess) -> None:
             await asyncio.sleep(0.01)
 
 
-async def _until_struck_or_over(here: Process, doomed: WorkerProcess) -> None:
+async def _until_struck_or_over(process: TurnProcess, doomed: WorkerProcess) -> None:
     """Wait until a worker is struck, or all turns are over: it did not pass its failpoint."""
-    waits = [asyncio.create_task(_until_struck(doomed)), asyncio.create_task(until_over(here))]
+    waits = [asyncio.create_task(_until_struck(doomed)), asyncio.create_task(until_over(process))]
     await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
     for wait in waits:
         wait.cancel()
     await asyncio.gather(*waits, return_exceptions=True)
 
 
-def _submit_all(place: Place, options: dict[str, Any], ready: Event) -> None:
+def _submit_all(workspace: Workspace, options: dict[str, Any], ready: Event) -> None:
     """The job of a process: submit all turns."""
-    keep_log(place)
-    failpoints.armed = options["strike"].armed(place)
-    event_loop.run(_submit(place, ready))
+    keep_log(workspace)
+    failpoints.armed = options["strike"].armed(workspace)
+    event_loop.run(_submit(workspace, ready))
 
 
-async def _submit(place: Place, ready: Event) -> None:
-    async with process(place, dead_after=DEAD_AFTER) as here:
+async def _submit(workspace: Workspace, ready: Event) -> None:
+    async with turn_process(workspace, dead_after=DEAD_AFTER) as process:
         ready.set()
-        await submit(here, _SHORT, range(_TURNS))
+        await submit(process, _SHORT, range(_TURNS))
 
 
 DISPATCH: Final = Guarantee(

@@ -9,9 +9,9 @@ from typing import Final
 
 from faults.harness import Outcome
 from faults.turns.clients import Clients, check_turns
-from faults.turns.place import Place, Process, process
 from faults.turns.processes import Crew
 from faults.turns.tally import Shape
+from faults.turns.workspace import TurnProcess, Workspace, turn_process
 
 SHAPE: Final = Shape(rounds=2)
 WORKERS: Final = 2
@@ -21,26 +21,26 @@ DEAD_AFTER: Final = 5.0
 
 
 async def under_load(
-    place: Place,
+    workspace: Workspace,
     drawn: random.Random,
     outcome: Outcome,
-    breaking: Callable[[Process], Awaitable[None]],
+    breaking: Callable[[TurnProcess], Awaitable[None]],
     *,
     resend: bool = False,
 ) -> None:
     """Inject faults while clients submit and read turns; then all turns must have ended."""
     async with (
-        process(place, dead_after=DEAD_AFTER) as here,
-        Crew(place, WORKERS, delay=0.002, dead_after=DEAD_AFTER),
+        turn_process(workspace, dead_after=DEAD_AFTER) as process,
+        Crew(workspace, WORKERS, delay=0.002, dead_after=DEAD_AFTER),
     ):
-        clients = Clients(here, SHAPE, outcome, sessions=SESSIONS, resend=resend)
+        clients = Clients(process, SHAPE, outcome, sessions=SESSIONS, resend=resend)
         talking = asyncio.create_task(clients.run(CLIENTS, random.Random(drawn.random())))
         try:
-            await breaking(here)
+            await breaking(process)
         finally:
             clients.stop()
             await talking
-        tally = await check_turns(here, clients.turns, SHAPE, outcome)
+        tally = await check_turns(process, clients.turns, SHAPE, outcome)
     outcome.note(str(tally))
     if resend:
         outcome.note(f"{clients.resent} times a client had to send again")

@@ -10,8 +10,8 @@ from typing import Final
 
 from faults.harness import Guarantee, Outcome, Run
 from faults.turns.clients import until_over
-from faults.turns.place import process, temporary_place
 from faults.turns.processes import Crew
+from faults.turns.workspace import temporary_workspace, turn_process
 
 WORKERS: Final = 3
 DEAD_AFTER: Final = 30.0
@@ -22,16 +22,19 @@ async def _trial(run: Run) -> Outcome:
     outcome, drawn = Outcome(), random.Random(run.seed)
     sessions = max(round(run.count / PER_SESSION), 1)
     handed_in: dict[str, list[str]] = {}
-    with temporary_place(run.places.postgres) as place:
-        async with process(place) as here, Crew(place, WORKERS, dead_after=DEAD_AFTER):
+    with temporary_workspace(run.databases.postgres) as workspace:
+        async with (
+            turn_process(workspace) as process,
+            Crew(workspace, WORKERS, dead_after=DEAD_AFTER),
+        ):
             for number in range(run.count):
                 session = f"s{drawn.randrange(sessions)}"
                 name = f"{session}-{number}"
                 handed_in.setdefault(session, []).append(name)
-                await here.say(f'call step {{"name": "{name}"}}', session=session)
+                await process.say(f'call step {{"name": "{name}"}}', session=session)
             with suppress(TimeoutError):
-                await until_over(here)
-            lines = place.effects.lines()
+                await until_over(process)
+            lines = workspace.effects.lines()
     for wrong in wrongs(handed_in, [line[2:] for line in lines]):
         outcome.fail(wrong)
     used = len({line[0] for line in lines})

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from faults.turns.agents import PATIENCE
-from faults.turns.place import Place, process
+from faults.turns.workspace import Workspace, turn_process
 from lango.core import failpoints
 from lango.turns import event_loop
 from lango.turns.worker import TurnWorker
@@ -22,18 +22,20 @@ CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["pytest", "faults.turns.warm"])
 
 
-Job = Callable[[Place, dict[str, Any], Event], None]
+Job = Callable[[Workspace, dict[str, Any], Event], None]
 """The job of a process: it sets the event once it has begun."""
 
 
 class WorkerProcess:
     """A process that runs turns, unless it gets another job."""
 
-    def __init__(self, place: Place, options: dict[str, Any], job: Job | None = None) -> None:
-        self._place = place
+    def __init__(
+        self, workspace: Workspace, options: dict[str, Any], job: Job | None = None
+    ) -> None:
+        self._workspace = workspace
         self._ready = CONTEXT.Event()
         self._process = CONTEXT.Process(
-            target=job or work, args=(place, options, self._ready), daemon=True
+            target=job or work, args=(workspace, options, self._ready), daemon=True
         )
         self._process.start()
 
@@ -49,7 +51,7 @@ class WorkerProcess:
     @property
     def is_struck(self) -> bool:
         """Whether it has reached its strike."""
-        return _was_struck(self._place, self.pid).exists()
+        return _was_struck(self._workspace, self.pid).exists()
 
     def wait_until_ready(self) -> None:
         assert self._ready.wait(PATIENCE)
@@ -61,7 +63,7 @@ class WorkerProcess:
         """Ask it to stop, and wait until it claims no more turns; those it has may still run."""
         self.send(signal.SIGTERM)
         async with asyncio.timeout(PATIENCE):
-            while not _stops(self._place, self.pid).exists():  # noqa: ASYNC110 - of a process
+            while not _stops(self._workspace, self.pid).exists():  # noqa: ASYNC110 - of a process
                 await asyncio.sleep(0.005)
 
     def kill(self) -> None:
@@ -76,9 +78,11 @@ class WorkerProcess:
 class Crew:
     """Some processes with the same job, each replaced when it is killed; all killed at the end."""
 
-    def __init__(self, place: Place, count: int, *, job: Job | None = None, **options: Any) -> None:
+    def __init__(
+        self, workspace: Workspace, count: int, *, job: Job | None = None, **options: Any
+    ) -> None:
         self.members: list[WorkerProcess] = []
-        self.place, self._count, self._job, self._options = place, count, job, options
+        self.workspace, self._count, self._job, self._options = workspace, count, job, options
 
     async def __aenter__(self) -> Self:
         for _ in range(self._count):
@@ -93,7 +97,7 @@ class Crew:
 
     def hire(self, **options: Any) -> None:
         """Start one more, without waiting for it; `options` are its own."""
-        self.members.append(WorkerProcess(self.place, {**self._options, **options}, self._job))
+        self.members.append(WorkerProcess(self.workspace, {**self._options, **options}, self._job))
 
     async def replace(self, number: int, **options: Any) -> None:
         """Kill one, and start another in its place."""
@@ -120,12 +124,12 @@ class Crew:
 
 
 @contextmanager
-def workers(place: Place, count: int = 1, **options: Any) -> Generator[list[WorkerProcess]]:
+def workers(workspace: Workspace, count: int = 1, **options: Any) -> Generator[list[WorkerProcess]]:
     """Start this many workers, and wait until they are ready; survivors are killed at the end."""
     with ExitStack() as ending:
         started: list[WorkerProcess] = []
         for _ in range(count):
-            started.append(WorkerProcess(place, options))
+            started.append(WorkerProcess(workspace, options))
             ending.callback(started[-1].kill)
         for each in started:
             each.wait_until_ready()
@@ -140,7 +144,7 @@ class Strike:
     times: int = 1
     mode: Literal["kill", "freeze"] = "kill"
 
-    def armed(self, place: Place) -> Callable[[str], None]:
+    def armed(self, workspace: Workspace) -> Callable[[str], None]:
         """The hook of the failpoints, for one process."""
         passed = 0
 
@@ -148,35 +152,35 @@ class Strike:
             nonlocal passed
             passed += name == self.point
             if name == self.point and passed == self.times:
-                _was_struck(place, os.getpid()).touch()
+                _was_struck(workspace, os.getpid()).touch()
                 os.kill(os.getpid(), signal.SIGKILL if self.mode == "kill" else signal.SIGSTOP)
 
         return strike
 
 
-def keep_log(place: Place) -> None:
+def keep_log(workspace: Workspace) -> None:
     """Let this process log into a file of its own."""
-    logging.basicConfig(filename=place.folder / f"worker-{os.getpid()}.log")
+    logging.basicConfig(filename=workspace.folder / f"worker-{os.getpid()}.log")
 
 
-def work(place: Place, options: dict[str, Any], ready: Event) -> None:
+def work(workspace: Workspace, options: dict[str, Any], ready: Event) -> None:
     """The default job of a process: run turns until SIGTERM."""
-    keep_log(place)
-    arm(place, options)
-    event_loop.run(_work_until_stopped(place, options, ready))
+    keep_log(workspace)
+    arm(workspace, options)
+    event_loop.run(_work_until_stopped(workspace, options, ready))
 
 
-def arm(place: Place, options: dict[str, Any]) -> None:
+def arm(workspace: Workspace, options: dict[str, Any]) -> None:
     """Arm the strike that the options of this process have, if they have one."""
     strike: Strike | None = options.pop("strike", None)
-    failpoints.armed = strike and strike.armed(place)
+    failpoints.armed = strike and strike.armed(workspace)
 
 
-async def _work_until_stopped(place: Place, options: dict[str, Any], ready: Event) -> None:
+async def _work_until_stopped(workspace: Workspace, options: dict[str, Any], ready: Event) -> None:
     drain = options.pop("drain", 10.0)
-    async with process(place, dead_after=options.pop("dead_after", 1.5)) as here:
-        note_stop = _stops(place, os.getpid()).touch
-        await run_until_stopped(here.worker(**options), ready, drain, note_stop)
+    async with turn_process(workspace, dead_after=options.pop("dead_after", 1.5)) as process:
+        note_stop = _stops(workspace, os.getpid()).touch
+        await run_until_stopped(process.worker(**options), ready, drain, note_stop)
 
 
 async def run_until_stopped(
@@ -194,11 +198,11 @@ async def run_until_stopped(
     await stopping
 
 
-def _was_struck(place: Place, pid: int) -> Path:
+def _was_struck(workspace: Workspace, pid: int) -> Path:
     """The file that says that a process has reached its strike."""
-    return place.folder / f"struck-{pid}"
+    return workspace.folder / f"struck-{pid}"
 
 
-def _stops(place: Place, pid: int) -> Path:
+def _stops(workspace: Workspace, pid: int) -> Path:
     """The file that says that a process is stopping."""
-    return place.folder / f"stops-{pid}"
+    return workspace.folder / f"stops-{pid}"

@@ -12,8 +12,8 @@ from typing import Final
 from faults.harness import Guarantee, Outcome, Run
 from faults.server.sse import ConnectionFrames, Frame, check_complete_log
 from faults.turns.clients import PATIENCE, until_over
-from faults.turns.place import Place, Process, process, temporary_place
 from faults.turns.processes import CONTEXT, Crew
+from faults.turns.workspace import TurnProcess, Workspace, temporary_workspace, turn_process
 from lango.core.turns.positions import Position
 from lango.store.turns.log import LoggedEvent
 
@@ -49,16 +49,16 @@ def _rank(position: Position) -> tuple[int, int, int]:
 
 async def _trial(run: Run) -> Outcome:
     outcome, drawn = Outcome(), random.Random(run.seed)
-    with temporary_place(run.places.postgres) as place:
+    with temporary_workspace(run.databases.postgres) as workspace:
         async with (
-            process(place, dead_after=DEAD_AFTER) as here,
-            Crew(place, WORKERS, delay=DELAY, dead_after=DEAD_AFTER) as crew,
+            turn_process(workspace, dead_after=DEAD_AFTER) as process,
+            Crew(workspace, WORKERS, delay=DELAY, dead_after=DEAD_AFTER) as crew,
         ):
-            texts_by_reader = await _submit(here, -(-run.count // (PER_TURN * READERS)))
+            texts_by_reader = await _submit(process, -(-run.count // (PER_TURN * READERS)))
             most = max(run.count // RECONNECTS_PER_KILL, 1)
-            killing = asyncio.create_task(_kill(crew, here, drawn, most))
+            killing = asyncio.create_task(_kill(crew, process, drawn, most))
             try:
-                readings = await _read_all(place, texts_by_reader, random.Random(run.seed))
+                readings = await _read_all(workspace, texts_by_reader, random.Random(run.seed))
             finally:
                 killing.cancel()
                 outcome.note(f"{await killing} workers killed")
@@ -74,62 +74,64 @@ async def _trial(run: Run) -> Outcome:
     return outcome
 
 
-async def _submit(here: Process, turns: int) -> list[dict[str, str]]:
+async def _submit(process: TurnProcess, turns: int) -> list[dict[str, str]]:
     """Submit turns, one session per reader; return each reader's texts by turn id."""
     texts_by_reader: list[dict[str, str]] = [{} for _ in range(READERS)]
     for number in range(turns):
         for reader, texts in enumerate(texts_by_reader):
             text = " ".join(f"r{reader}n{number}w{word}" for word in range(WORDS))
-            texts[await here.say(text, session=f"s{reader}")] = f"You said: {text}"
+            texts[await process.say(text, session=f"s{reader}")] = f"You said: {text}"
     return texts_by_reader
 
 
-async def _kill(crew: Crew, here: Process, drawn: random.Random, most: int) -> int:
+async def _kill(crew: Crew, process: TurnProcess, drawn: random.Random, most: int) -> int:
     """Kill workers at random times; return their number."""
     kills = 0
     with suppress(asyncio.CancelledError):
         while kills < most:
             await asyncio.sleep(drawn.uniform(0.5, 3.0))
-            await until_over(here, _SPARED)
+            await until_over(process, _SPARED)
             await crew.replace(drawn.randrange(WORKERS))
             kills += 1
     return kills
 
 
 async def _read_all(
-    place: Place, texts_by_reader: list[dict[str, str]], drawn: random.Random
+    workspace: Workspace, texts_by_reader: list[dict[str, str]], drawn: random.Random
 ) -> list[TurnReading]:
     loop = asyncio.get_running_loop()
     with ProcessPoolExecutor(READERS, mp_context=CONTEXT) as pool:
         jobs = [
-            loop.run_in_executor(pool, _read, place, turns, drawn.randrange(2**32))
+            loop.run_in_executor(pool, _read, workspace, turns, drawn.randrange(2**32))
             for turns in texts_by_reader
         ]
         return [reading for each in await asyncio.gather(*jobs) for reading in each]
 
 
-def _read(place: Place, turns: dict[str, str], seed: int) -> list[TurnReading]:
+def _read(workspace: Workspace, turns: dict[str, str], seed: int) -> list[TurnReading]:
     """The job of a process: read each turn to its end."""
-    return asyncio.run(_follow_all(place, turns, random.Random(seed)))
+    return asyncio.run(_follow_all(workspace, turns, random.Random(seed)))
 
 
 async def _follow_all(
-    place: Place, turns: dict[str, str], drawn: random.Random
+    workspace: Workspace, turns: dict[str, str], drawn: random.Random
 ) -> list[TurnReading]:
     readings: list[TurnReading] = []
-    async with process(place) as here:
+    async with turn_process(workspace) as process:
         for turn, text in turns.items():
             readings.append(TurnReading())
             try:
                 async with asyncio.timeout(PATIENCE):
-                    await _follow(here, turn, drawn, readings[-1])
-                    await _check(here, turn, readings[-1], text)
+                    await _follow(process, turn, drawn, readings[-1])
+                    await _check(process, turn, readings[-1], text)
             except (AssertionError, TimeoutError) as wrong:
                 readings[-1].wrong.append(f"turn {turn}: {wrong!r}")
     return readings
 
 
-async def _follow(here: Process, turn: str, drawn: random.Random, reading: TurnReading) -> None:
+async def _follow(
+    process: TurnProcess, turn: str, drawn: random.Random, reading: TurnReading
+) -> None:
     """Reconnect at the last or any earlier position, until the end is read and often enough."""
     over = False
     while not over or len(reading.connections) < PER_TURN:
@@ -138,7 +140,7 @@ async def _follow(here: Process, turn: str, drawn: random.Random, reading: TurnR
         ]
         after = drawn.choice([reading.last, drawn.choice(before or [Position()])])
         reading.connections.append(connection := ConnectionFrames(after))
-        async with aclosing(here.turns.events(turn, after=after)) as events:
+        async with aclosing(process.turns.events(turn, after=after)) as events:
             async for event in events:
                 connection.frames.append(_frame(event))
                 if len(connection.frames) == _MOST_AT_ONCE or drawn.random() < _BREAKS_OFF:
@@ -151,9 +153,9 @@ def _frame(event: LoggedEvent) -> Frame:
     return Frame(event.number, event.type, event.data, event.length, event.epoch)
 
 
-async def _check(here: Process, turn: str, reading: TurnReading, text: str) -> None:
+async def _check(process: TurnProcess, turn: str, reading: TurnReading, text: str) -> None:
     """Check each connection against the log, and the log against the text."""
-    log = [_frame(event) for event in await here.read(turn)]
+    log = [_frame(event) for event in await process.read(turn)]
     reading.resets = check_complete_log(log, text)
     for connection in reading.connections:
         connection.check(log)

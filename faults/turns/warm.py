@@ -11,7 +11,7 @@ import asyncpg
 from sqlalchemy.dialects.postgresql import asyncpg as postgresql_dialect
 from sqlalchemy.dialects.sqlite import aiosqlite as sqlite_dialect
 
-from faults.turns.place import Place, process
+from faults.turns.workspace import Workspace, turn_process
 from lango.adk.models.adapter import ModelAdapter
 from tests.support.databases import temporary_sqlite
 
@@ -23,10 +23,10 @@ async def _warm() -> None:
     with tempfile.TemporaryDirectory() as folder:
         async with (
             temporary_sqlite() as url,
-            process(Place(url, "app", Path(folder))) as here,
-            here.worker(),
+            turn_process(Workspace(url, "app", Path(folder))) as process,
+            process.worker(),
         ):
-            await here.turns.wait(await here.say('call step {"name": "a"}'))
+            await process.turns.wait(await process.say('call step {"name": "a"}'))
     # The SDK takes a second to import, and a worker that is killed is replaced by a new one.
     await ModelAdapter("vllm:warm", base_url="http://127.0.0.1:9/v1", api_key="none").warm_up()
 

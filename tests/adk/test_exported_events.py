@@ -37,12 +37,12 @@ async def test_events_and_state_are_the_same(
     is_back: bool, sqlite_url: str, postgres_url: str, tenant: str
 ) -> None:
     source, target = (postgres_url, sqlite_url) if is_back else (sqlite_url, postgres_url)
-    async with whole(source, tenant) as here, whole(target, tenant) as there:
-        await filled(here)
+    async with whole(source, tenant) as source_service, whole(target, tenant) as target_service:
+        await filled(source_service)
         key = SessionKey(tenant, "app", "user", "s")
-        export = await open_export(here.store.database, key)
+        export = await open_export(source_service.store.database, key)
         lines = [line async for line in export.lines()]
-        await restore_session(there.store.database, lambda: iter(lines), NewNames(tenant))
-        expected, found = await read(here), await read(there)
+        await restore_session(target_service.store.database, lambda: iter(lines), NewNames(tenant))
+        expected, found = await read(source_service), await read(target_service)
     assert differences(expected.events, found.events) == []
     assert differences(expected.state, found.state) == []

@@ -57,8 +57,8 @@ class Shell:
         """
         for block in blocks(page):
             text = block.text
-            for shown, here in (replacing or {}).items():
-                text = text.replace(shown, here)
+            for shown, replacement in (replacing or {}).items():
+                text = text.replace(shown, replacement)
             await self._step(Block(block.language, text))
 
     async def _step(self, block: Block) -> None:

@@ -6,7 +6,7 @@ The gate draws the same trials every time; `make faults` draws new ones.
 import pytest
 
 from faults.__main__ import GUARANTEES
-from faults.harness import Guarantee, Places, Run, report
+from faults.harness import Databases, Guarantee, Run, report
 
 SEED = 1
 ELSEWHERE = {"G18"}
@@ -16,6 +16,6 @@ HERE = [each for name, each in GUARANTEES.items() if name not in ELSEWHERE]
 
 @pytest.mark.parametrize("guarantee", HERE, ids=lambda each: each.name)
 def test_guarantee(guarantee: Guarantee, sqlite_url: str, postgres_url: str) -> None:
-    run = Run(guarantee.ci, SEED, Places(sqlite_url, postgres_url))
+    run = Run(guarantee.ci, SEED, Databases(sqlite_url, postgres_url))
     outcome = guarantee.run(run)
     assert not outcome.failures, report(guarantee, outcome)

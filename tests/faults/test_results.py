@@ -9,12 +9,12 @@ import pytest
 from faults import __main__ as command
 from faults import results
 from faults.__main__ import FULL, GUARANTEES
-from faults.harness import WHOLE, Guarantee, Outcome, Part, Places, Run
+from faults.harness import WHOLE, Databases, Guarantee, Outcome, Part, Run
 from faults.recovery.kill_shapes import SHAPES
 from faults.recovery.kills import tasks_of
 from faults.results import Result
 
-PLACES = Places("sqlite+aiosqlite://", "postgresql+asyncpg://")
+PLACES = Databases("sqlite+aiosqlite://", "postgresql+asyncpg://")
 ROW = "ROW"
 LINE = Result(
     ROW, 100, "1/1", 7, "abc1234", "2026-01-02", "ok", ["100 turns, the slowest 2.1 s"], 3

@@ -26,7 +26,7 @@ OTHER_CANARIES = "tests/house/test_vendor_parts.py"
 
 
 @dataclass(frozen=True)
-class Place:
+class PrivateUse:
     """The one file that uses private parts of a vendor, and why it does."""
 
     file: str
@@ -34,23 +34,23 @@ class Place:
     reason: str
 
 
-PLACES: Final = {
-    "aiosqlite": Place(
+PRIVATE_USES: Final = {
+    "aiosqlite": PrivateUse(
         "lango/store/db/sqlite/driver.py",
         frozenset({"_conn", "_execute", "_thread"}),
         "one trip to the connection's thread for each statement",
     ),
-    "asyncio": Place(
+    "asyncio": PrivateUse(
         "lango/tools/builtin/processes.py",
         frozenset({"_transport"}),
         "asyncio has no public way to close the pipes of a process that holds them open",
     ),
-    "opentelemetry": Place(
+    "opentelemetry": PrivateUse(
         "lango/telemetry/tracing/collected.py",
         frozenset({"opentelemetry._logs"}),
         "the API of logs has no other module, and ADK reports messages to it",
     ),
-    "pydantic": Place(
+    "pydantic": PrivateUse(
         "lango/adk/sessions/pydantic_slots.py",
         frozenset(
             {
@@ -60,7 +60,7 @@ PLACES: Final = {
         ),
         "a session's events are rebuilt at a fraction of the cost of validation",
     ),
-    "uvicorn": Place(
+    "uvicorn": PrivateUse(
         "lango/server/http/connections.py",
         frozenset({"uvicorn.protocols.http.httptools_impl.HttpToolsProtocol"}),
         "uvicorn has no limits of connections and of slow clients",
@@ -218,7 +218,7 @@ def problems(sources: list[Source]) -> list[str]:
     """The uses of private parts that are in none of the places for them."""
     elsewhere = [source for source in sources if not source.name.startswith(COMPAT)]
     members = {name for source in elsewhere for name in source.members}
-    allowed = {(place.file, part) for place in PLACES.values() for part in place.parts}
+    allowed = {(use.file, part) for use in PRIVATE_USES.values() for part in use.parts}
     return [
         f"{source.name}:{line} {part}"
         for source in elsewhere
@@ -237,19 +237,19 @@ def test_private_parts_are_used_in_their_places_only() -> None:
     assert problems(shipped()) == []
 
 
-@pytest.mark.parametrize("vendor", PLACES)
+@pytest.mark.parametrize("vendor", PRIVATE_USES)
 def test_a_place_uses_all_the_parts_it_is_listed_for(vendor: str) -> None:
-    place = PLACES[vendor]
-    [source] = [one for one in shipped() if one.name == place.file]
+    use = PRIVATE_USES[vendor]
+    [source] = [one for one in shipped() if one.name == use.file]
     used = {part for _, part in parts_used(source, source.members)}
-    replaced = {part for part in place.parts if f"self.{part} = " in source.text}
-    assert used | replaced >= place.parts
+    replaced = {part for part in use.parts if f"self.{part} = " in source.text}
+    assert used | replaced >= use.parts
 
 
-@pytest.mark.parametrize("vendor", PLACES)
+@pytest.mark.parametrize("vendor", PRIVATE_USES)
 def test_a_place_has_a_canary(vendor: str) -> None:
     text = (ROOT / OTHER_CANARIES).read_text("utf-8")
-    assert f'"{vendor}", "{vendor}", "{PLACES[vendor].file}"' in " ".join(text.split())
+    assert f'"{vendor}", "{vendor}", "{PRIVATE_USES[vendor].file}"' in " ".join(text.split())
 
 
 def test_every_file_of_compat_has_a_canary() -> None:
@@ -332,7 +332,7 @@ def shared_members(kind: type) -> set[str]:
 
 
 def test_no_class_overrides_or_uses_a_private_member_of_its_vendor() -> None:
-    allowed = {(place.file, part) for place in PLACES.values() for part in place.parts}
+    allowed = {(use.file, part) for use in PRIVATE_USES.values() for part in use.parts}
     found: list[str] = []
     for module in modules():
         file = f"{module.__name__.replace('.', '/')}.py"

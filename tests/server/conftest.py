@@ -8,35 +8,35 @@ import pytest
 import pytest_asyncio
 from fastapi import FastAPI
 
-from faults.turns.place import Place
+from faults.turns.workspace import Workspace
 from lango.server.auth.identity import Credentials, Keys
 from lango.store.keys import KeyStore
 from lango.store.sessions.store import SqlSessionStore
-from tests.server.doors import Clock, door
-from tests.server.places import ServedApp, served_app
+from tests.server.auth_app import Clock, auth_app
+from tests.server.served_apps import ServedApp, served_app
 
 
 @pytest.fixture
-def place(store_url: str, tmp_path: Path) -> Place:
+def workspace(store_url: str, tmp_path: Path) -> Workspace:
     """A database, and an app of the test's own in it."""
-    return Place(store_url, f"app_{uuid.uuid4().hex}", tmp_path)
+    return Workspace(store_url, f"app_{uuid.uuid4().hex}", tmp_path)
 
 
 @pytest_asyncio.fixture
-async def served(place: Place, tenant: str) -> AsyncIterator[ServedApp]:
+async def served(workspace: Workspace, tenant: str) -> AsyncIterator[ServedApp]:
     """A server that is called in process."""
-    async with served_app(place, tenant) as opened:
+    async with served_app(workspace, tenant) as opened:
         yield opened
 
 
 @pytest.fixture
-def sqlite_place(sqlite_url: str, tmp_path: Path) -> Place:
+def sqlite_place(sqlite_url: str, tmp_path: Path) -> Workspace:
     """For what does not depend on the database."""
-    return Place(sqlite_url, f"app_{uuid.uuid4().hex}", tmp_path)
+    return Workspace(sqlite_url, f"app_{uuid.uuid4().hex}", tmp_path)
 
 
 @pytest_asyncio.fixture
-async def small(sqlite_place: Place, tenant: str) -> AsyncIterator[ServedApp]:
+async def small(sqlite_place: Workspace, tenant: str) -> AsyncIterator[ServedApp]:
     """A server on SQLite, for what does not depend on the database."""
     async with served_app(sqlite_place, tenant) as opened:
         yield opened
@@ -64,18 +64,18 @@ def keys(store: SqlSessionStore) -> KeyStore:
 @pytest.fixture
 def app(store: SqlSessionStore, clock: Clock) -> FastAPI:
     """A door that knows them."""
-    return door(Credentials(Keys(store.database, clock=clock)))
+    return auth_app(Credentials(Keys(store.database, clock=clock)))
 
 
 @pytest_asyncio.fixture
-async def adk_served(place: Place, tenant: str) -> AsyncIterator[ServedApp]:
+async def adk_served(workspace: Workspace, tenant: str) -> AsyncIterator[ServedApp]:
     """A server with ADK's own routes."""
-    async with served_app(place, tenant, adk_routes="/adk") as opened:
+    async with served_app(workspace, tenant, adk_routes="/adk") as opened:
         yield opened
 
 
 @pytest_asyncio.fixture
-async def adk_small(sqlite_place: Place, tenant: str) -> AsyncIterator[ServedApp]:
+async def adk_small(sqlite_place: Workspace, tenant: str) -> AsyncIterator[ServedApp]:
     """The same on SQLite, for what does not depend on the database."""
     async with served_app(sqlite_place, tenant, adk_routes="/adk") as opened:
         yield opened

@@ -4,7 +4,7 @@ import httpx
 import sqlalchemy as sa
 
 from lango.store.schema.tables import turns
-from tests.server.places import ServedApp
+from tests.server.served_apps import ServedApp
 
 BEFORE, LATE, NEXT = 400, 10, 50
 
@@ -26,7 +26,7 @@ async def _begun(served: ServedApp) -> list[str]:
         turns.c.app == served.agent, turns.c.started.is_not(None)
     )
     ordered = statement.order_by(turns.c.started)
-    rows = await served.here.store.database.read(lambda connection: connection.execute(ordered))
+    rows = await served.process.store.database.read(lambda connection: connection.execute(ordered))
     return [row.id for row in rows]
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from faults.server.processes import Server, project, servers
 from faults.server.sse import Frame, check_complete_log, frames
-from faults.turns.place import Place
+from faults.turns.workspace import Workspace
 
 GATES = ("first", "second")
 ANSWER = "You said: the end"
@@ -18,14 +18,14 @@ STORY = " then ".join([*(f'call hold {{"name": "{gate}"}}' for gate in GATES), "
 
 
 @pytest.fixture
-def place(postgres_url: str, tmp_path: Path) -> Place:
-    return Place(postgres_url, f"app_{uuid.uuid4().hex}", tmp_path)
+def workspace(postgres_url: str, tmp_path: Path) -> Workspace:
+    return Workspace(postgres_url, f"app_{uuid.uuid4().hex}", tmp_path)
 
 
 async def submitted(server: Server) -> str:
     """The id of a new turn."""
     async with server.client() as client:
-        session = await client.post("/v1/sessions", json={"app": server.project.place.app})
+        session = await client.post("/v1/sessions", json={"app": server.project.workspace.app})
         path = f"/v1/sessions/{session.json()['id']}/turns"
         made = await client.post(path, json={"message": STORY})
     assert made.status_code == 202, made.text
@@ -62,20 +62,20 @@ async def read_and_kill(server: Server, turn: str, seen: list[Frame]) -> None:
                 await server.kill()
 
 
-async def test_a_turn_survives_the_death_of_each_process(place: Place, tenant: str) -> None:
-    of = await project(place, tenant, delay=0.01)
+async def test_a_turn_survives_the_death_of_each_process(workspace: Workspace, tenant: str) -> None:
+    of = await project(workspace, tenant, delay=0.01)
     seen: list[Frame] = []
     async with servers(of, 2, with_worker=False) as (one, other), one.client() as client:
         with await of.worker() as doomed:
             turn = await submitted(one)
             with pytest.raises(httpx.TransportError):
                 await read_and_kill(other, turn, seen)
-            (place.folder / GATES[0]).touch()
+            (workspace.folder / GATES[0]).touch()
             await read_on(client, turn, seen, until=GATES[1])
-            await place.effects.wait(lambda words: "held second" in words)
+            await workspace.effects.wait(lambda words: "held second" in words)
             doomed.kill()
         with await of.worker():
-            (place.folder / GATES[1]).touch()
+            (workspace.folder / GATES[1]).touch()
             await read_on(client, turn, seen)
         body = (await client.get(f"/v1/turns/{turn}")).json()
         whole: list[Frame] = []
@@ -84,6 +84,6 @@ async def test_a_turn_survives_the_death_of_each_process(place: Place, tenant: s
     check_complete_log(seen, ANSWER)
     assert [frame.data["attempt"] for frame in seen if frame.event == "started"] == [1, 2]
     assert (body["state"], body["attempts"]) == ("completed", 2)
-    words = place.effects.words()
+    words = workspace.effects.words()
     assert words.count("held first") == 1  # it had finished: no worker ran it again
     assert words.count("held second") == 2

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from faults.database.full_disk import small_disk
-from faults.turns.place import Place
+from faults.turns.workspace import Workspace
 from lango.errors import StoreUnavailableError
 from lango.server import health
 from lango.server.backend import services_of
 from lango.store.schema import migrate
-from tests.server.places import PATIENCE, ServedApp, live, served_app
+from tests.server.served_apps import PATIENCE, ServedApp, live, served_app
 from tests.store.rows import execute
 
 
@@ -61,7 +61,7 @@ async def test_a_store_that_does_not_answer_is_not_ready(
     services_of(small.app).health.is_warm = True
     async with small.client(None) as client:
         assert (await client.get("/readyz")).status_code == 200
-        monkeypatch.setattr(small.here.store, "check", fail)
+        monkeypatch.setattr(small.process.store, "check", fail)
         answer = await client.get("/readyz")
     assert (answer.status_code, answer.json()["store"]) == (503, "failing")
     assert "route" not in answer.text
@@ -74,8 +74,8 @@ class Writes:
         self.tested, self.error = 0, StoreUnavailableError("lango.db: database or disk is full.")
         self.fails = self.hangs = False
         services_of(served.app).health.is_warm = True
-        self._usual = served.here.store.check_writes
-        patch.setattr(served.here.store, "check_writes", self)
+        self._usual = served.process.store.check_writes
+        patch.setattr(served.process.store, "check_writes", self)
 
     async def __call__(self) -> None:
         self.tested += 1
@@ -144,13 +144,13 @@ async def test_a_full_disk_is_not_ready(tenant: str, tmp_path: Path) -> None:
     with small_disk() as disk:
         url = f"sqlite:///{disk.folder / 'lango.db'}"
         await migrate.upgrade(url)
-        async with served_app(Place(url, "app", tmp_path), tenant) as opened:
+        async with served_app(Workspace(url, "app", tmp_path), tenant) as opened:
             services_of(opened.app).health.is_warm = True
             disk.fill([os.getpid()])
             try:
                 with suppress(StoreUnavailableError):
                     for _ in range(500):  # the log may have room left
-                        await opened.here.store.check_writes()
+                        await opened.process.store.check_writes()
                 async with opened.client(None) as client:
                     answer = await client.get("/readyz")
             finally:

@@ -13,7 +13,7 @@ from lango.server.backend import services_of
 from lango.server.metrics import Exporter, measuring, metrics_beside_probes, metrics_port
 from lango.server.routes.probes import create_probes
 from lango.telemetry.metrics.recorder import Recorder
-from tests.server.places import PATIENCE, PlaceBackend, ServedApp, client_of, live
+from tests.server.served_apps import PATIENCE, ProcessBackend, ServedApp, client_of, live
 from tests.support.scrapes import Scrape, recording
 
 OWN_PORT = MetricsSettings(enabled=True, port=0)
@@ -63,7 +63,7 @@ async def test_metrics_that_are_off_have_no_port(small: ServedApp) -> None:
 
 @pytest.mark.usefixtures("recorder")
 async def test_a_worker_answers_beside_its_probes(small: ServedApp) -> None:
-    app = create_probes(PlaceBackend(small.here))
+    app = create_probes(ProcessBackend(small.process))
     client = client_of(httpx.ASGITransport(app), "http://localhost", None)
     async with metrics_beside_probes(app) as measured, client:
         answer = await client.get("/metrics")
@@ -72,7 +72,7 @@ async def test_a_worker_answers_beside_its_probes(small: ServedApp) -> None:
 
 
 async def test_the_probes_of_a_worker_without_metrics(small: ServedApp) -> None:
-    app = create_probes(PlaceBackend(small.here))
+    app = create_probes(ProcessBackend(small.process))
     client = client_of(httpx.ASGITransport(app), "http://localhost", None)
     async with metrics_beside_probes(app) as measured, client:
         assert (await client.get("/metrics")).status_code == 404
@@ -126,7 +126,7 @@ async def test_open_streams(served: ServedApp, recorder: Recorder) -> None:
             assert stream.status_code == 200
             read = Scrape((await exporter.render()).decode())
             assert read.value("lango_http_open_streams") == 1
-            (served.here.place.folder / "go").touch()
+            (served.process.workspace.folder / "go").touch()
             async for _ in stream.aiter_bytes():
                 pass
 

@@ -15,7 +15,7 @@ from lango.providers.policy.loop_throttle import PER_PASS
 from lango.server.backend import services_of
 from lango.server.listening import listen
 from lango.server.process import StopSignal, http_server, serve
-from tests.server.places import PATIENCE, ServedApp, live
+from tests.server.served_apps import PATIENCE, ServedApp, live
 
 STREAM = {"Accept": "text/event-stream"}
 
@@ -23,7 +23,7 @@ STREAM = {"Accept": "text/event-stream"}
 async def held(served: ServedApp, name: str) -> str:
     """A turn that runs until a file of that name is there."""
     turn = await served.turn(await served.session(), f'call hold {{"name": "{name}"}}')
-    await served.here.place.effects.wait(lambda effects: f"held {name}" in effects)
+    await served.process.workspace.effects.wait(lambda effects: f"held {name}" in effects)
     return turn
 
 
@@ -39,7 +39,7 @@ async def test_turns_end_before_the_server_does(served: ServedApp) -> None:
         server.stop.ask()
         await stopping(served)
         assert not server.serving.done()
-        (served.here.place.folder / "go").touch()
+        (served.process.workspace.folder / "go").touch()
         await server.serving
     assert (await served.turns().get(turn)).state == "completed"
 
@@ -54,7 +54,7 @@ async def test_a_turn_that_does_not_end_is_left_to_others(served: ServedApp) -> 
     await serving
     assert (await served.turns().get(turn)).state == "running"
     async with served.worker():
-        (served.here.place.folder / "go").touch()
+        (served.process.workspace.folder / "go").touch()
         ended = await served.turns().wait(turn)
     assert (ended.state, ended.attempts) == ("completed", 2)
 

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import make_url
 
 from faults.database.own_cluster import Cluster, own_cluster
-from faults.turns.place import Place, process
+from faults.turns.workspace import Workspace, turn_process
 from lango.errors import DatabaseHeldError
 from lango.store.hold import hold_database, read_hold, release_database
 from lango.store.schema import migrate
@@ -102,9 +102,9 @@ async def test_a_worker_waits_for_the_release(
 ) -> None:
     await hold_database(stores.sessions.database)
     caplog.set_level(logging.WARNING, "lango")
-    async with process(Place(stores.url, "app", tmp_path)) as here:
-        worker = here.worker()
-        turn = await here.say("hello")
+    async with turn_process(Workspace(stores.url, "app", tmp_path)) as process:
+        worker = process.worker()
+        turn = await process.say("hello")
         starting = asyncio.create_task(worker.start_when_released())
         async with asyncio.timeout(60):
             while "lango db release" not in caplog.text:  # noqa: ASYNC110 - a log line is no event
@@ -113,5 +113,5 @@ async def test_a_worker_waits_for_the_release(
         assert not worker.is_running
         await release_database(stores.sessions.database)
         await starting
-        assert (await here.turns.wait(turn)).state == "completed"
+        assert (await process.turns.wait(turn)).state == "completed"
         await worker.stop()

@@ -21,7 +21,7 @@ from google.adk.tools.tool_context import ToolContext
 
 from faults.recovery.kill_shapes import agent
 from faults.turns.agents import PATIENCE
-from faults.turns.place import Process
+from faults.turns.workspace import TurnProcess
 from lango.adk.apps.load import Root
 from lango.adk.durable.run import DurableAgent
 from lango.adk.plugins import plugins
@@ -37,9 +37,11 @@ PUBLIC_URL = "http://localhost"
 CALL = [("files", {"k": "a"})]
 
 
-def with_keys(here: Process, *keys: str) -> None:
+def with_keys(process: TurnProcess, *keys: str) -> None:
     """Give the store of a process keys for credentials."""
-    here.store.credentials = SqlCredentialStore(here.store.database, keys or (KEY,), PUBLIC_URL)
+    process.store.credentials = SqlCredentialStore(
+        process.store.database, keys or (KEY,), PUBLIC_URL
+    )
 
 
 def oauth_config(provider: OAuthProvider, **oauth2: Any) -> AuthConfig:
@@ -158,7 +160,9 @@ def clerk(*tools: Any) -> Root:
     return agent("clerk", CALL, outputs, tools=list(tools))
 
 
-def worker(here: Process, root: Root) -> TurnWorker:
-    sessions = SessionServiceAdapter(here.store)
-    runner = AgentRunner(root, sessions, plugins=plugins(here.store), name=here.place.app)
-    return TurnWorker(here.store, here.engine, {here.place.app: DurableAgent(runner, here.store)})
+def worker(process: TurnProcess, root: Root) -> TurnWorker:
+    sessions = SessionServiceAdapter(process.store)
+    runner = AgentRunner(root, sessions, plugins=plugins(process.store), name=process.workspace.app)
+    return TurnWorker(
+        process.store, process.engine, {process.workspace.app: DurableAgent(runner, process.store)}
+    )

@@ -8,23 +8,23 @@ import sqlalchemy as sa
 
 from faults.recovery.kill_shapes import TURN
 from faults.turns.agents import PATIENCE
-from faults.turns.place import Process
+from faults.turns.workspace import TurnProcess
 from lango.store.schema.tables import metadata
 from lango.store.turns.rows import Turn
 
 GO = f"{TURN} go"
 
 
-async def ended(here: Process, turn: str) -> Turn:
+async def ended(process: TurnProcess, turn: str) -> Turn:
     async with asyncio.timeout(240):
-        return await here.turns.wait(turn)
+        return await process.turns.wait(turn)
 
 
-async def asked(here: Process, message: str = GO, **options: Any) -> tuple[Turn, str]:
+async def asked(process: TurnProcess, message: str = GO, **options: Any) -> tuple[Turn, str]:
     """A turn that waits for a consent, and the consent's address."""
-    turn = await ended(here, await here.say(message, **options))
+    turn = await ended(process, await process.say(message, **options))
     assert (turn.state, len(turn.waits_for)) == ("input_required", 1), turn.error
-    (request,) = await here.turns.required_credentials(turn)
+    (request,) = await process.turns.required_credentials(turn)
     return turn, request.auth_uri or ""
 
 
@@ -36,7 +36,7 @@ async def consent(auth_uri: str) -> tuple[str, str]:
     return url.params["state"], str(url)
 
 
-async def all_rows(here: Process) -> str:
+async def all_rows(process: TurnProcess) -> str:
     """Everything in the database, as one text."""
 
     async def once(connection: Any) -> str:
@@ -46,4 +46,4 @@ async def all_rows(here: Process) -> str:
             found += [f"{table.name}: {tuple(row)!r}" for row in rows]
         return "\n".join(found)
 
-    return await here.store.database.read(once)
+    return await process.store.database.read(once)

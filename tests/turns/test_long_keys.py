@@ -7,7 +7,7 @@ import secrets
 from google.adk.agents import LlmAgent
 from google.adk.tools.tool_context import ToolContext
 
-from faults.turns.place import Process
+from faults.turns.workspace import TurnProcess
 from lango.adk.artifacts import SqlArtifactService
 from lango.adk.durable.run import DurableAgent
 from lango.adk.models.adapter import ModelAdapter
@@ -39,16 +39,16 @@ def _agent() -> LlmAgent:
     return LlmAgent(name="root", model=model, tools=[remember])
 
 
-async def test_a_tool_gets_an_error_for_a_state_key_that_is_too_long(here: Process) -> None:
-    sessions, app = SessionServiceAdapter(here.store), here.place.app
-    runner = AgentRunner(_agent(), sessions, SqlArtifactService(here.store), name=app)
+async def test_a_tool_gets_an_error_for_a_state_key_that_is_too_long(process: TurnProcess) -> None:
+    sessions, app = SessionServiceAdapter(process.store), process.workspace.app
+    runner = AgentRunner(_agent(), sessions, SqlArtifactService(process.store), name=app)
     async with (
-        TurnWorker(here.store, here.engine, {app: DurableAgent(runner, here.store)}),
+        TurnWorker(process.store, process.engine, {app: DurableAgent(runner, process.store)}),
         asyncio.timeout(60),
     ):
-        turns = [await here.turns.wait(await here.say(text)) for text in ("one", "two")]
+        turns = [await process.turns.wait(await process.say(text)) for text in ("one", "two")]
     assert [turn.state for turn in turns] == ["completed", "completed"]
-    finished = [e for e in await here.read(turns[0].id) if e.type == "tool.finished"]
+    finished = [e for e in await process.read(turns[0].id) if e.type == "tool.finished"]
     assert ["state key" in event.data["error"] for event in finished] == [True]
     loaded = await sessions.get_session(app_name=app, user_id="user", session_id="default")
     assert loaded is not None

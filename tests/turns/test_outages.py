@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from faults.database.proxy import Proxy
 from faults.turns.agents import loaded
-from faults.turns.place import Place, Process, process
+from faults.turns.workspace import TurnProcess, Workspace, turn_process
 from lango.core.ids import new_id
 from lango.errors import StoreUnavailableError
 from lango.store.db import retry as faults
@@ -25,42 +25,42 @@ DEAD_AFTER = 5.0
 LOOK = 1.5  # seconds, in which a worker looks for turns at least once
 
 
-async def _until_alive(here: Process, *workers: TurnWorker, alive: bool = True) -> None:
+async def _until_alive(process: TurnProcess, *workers: TurnWorker, alive: bool = True) -> None:
     """Wait until all these workers count as alive, or none of them."""
     ids = {each.worker.id for each in workers}
     async with asyncio.timeout(PATIENCE):
         while True:
-            living = {each.id for each in await Workers(here.store.database).living(DEAD_AFTER)}
+            living = {each.id for each in await Workers(process.store.database).living(DEAD_AFTER)}
             if ids & living == (ids if alive else set()):
                 return
             await asyncio.sleep(0.05)
 
 
-async def _ends(here: Process, turn: str) -> str:
+async def _ends(process: TurnProcess, turn: str) -> str:
     async with asyncio.timeout(PATIENCE):
-        return (await here.turns.wait(turn)).state
+        return (await process.turns.wait(turn)).state
 
 
 async def test_a_turn_outlasts_an_outage_and_its_tool_is_remembered(
     postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(faults, "RETRIES", 1)  # the outage is longer than an operation is retried
-    place = Place(postgres_url, new_id("app"), tmp_path)
+    workspace = Workspace(postgres_url, new_id("app"), tmp_path)
     async with Proxy(postgres_url) as proxy:
-        through = Place(proxy.url, place.app, tmp_path)
-        async with process(place) as direct, process(through) as behind:
+        through = Workspace(proxy.url, workspace.app, tmp_path)
+        async with turn_process(workspace) as direct, turn_process(through) as behind:
             async with behind.worker(drain=0.0):
                 turn = await direct.say('call hold {"name": "go"}')
-                await place.effects.wait(lambda effects: "held go" in effects)
+                await workspace.effects.wait(lambda effects: "held go" in effects)
                 proxy.refuse()
                 (tmp_path / "go").touch()
-                await place.effects.wait(lambda effects: "released go" in effects)
+                await workspace.effects.wait(lambda effects: "released go" in effects)
                 await asyncio.sleep(1.0)
                 assert (await direct.turns.get(turn)).state == "running"
                 await proxy.accept()
                 assert await _ends(direct, turn) == "completed"
             assert (await direct.turns.get(turn)).attempts == 1
-            assert place.effects.words() == ["held go", "released go"]
+            assert workspace.effects.words() == ["held go", "released go"]
 
 
 async def test_a_worker_that_was_cut_off_itself_takes_no_turn_of_another(
@@ -68,17 +68,20 @@ async def test_a_worker_that_was_cut_off_itself_takes_no_turn_of_another(
 ) -> None:
     """After an outage for all, a worker whose heartbeat comes late keeps its turns."""
     monkeypatch.setattr(faults, "RETRIES", 1)  # else a heartbeat is tried for seconds
-    place = Place(postgres_url, new_id("app"), tmp_path)
+    workspace = Workspace(postgres_url, new_id("app"), tmp_path)
     async with Proxy(postgres_url) as early, Proxy(postgres_url) as late:
-        one, other = Place(early.url, place.app, tmp_path), Place(late.url, place.app, tmp_path)
+        one, other = (
+            Workspace(early.url, workspace.app, tmp_path),
+            Workspace(late.url, workspace.app, tmp_path),
+        )
         async with (
-            process(place) as direct,
-            process(one, dead_after=DEAD_AFTER) as first,
-            process(other, dead_after=DEAD_AFTER) as second,
+            turn_process(workspace) as direct,
+            turn_process(one, dead_after=DEAD_AFTER) as first,
+            turn_process(other, dead_after=DEAD_AFTER) as second,
         ):
             async with second.worker(drain=0.0) as holder:
                 turn = await direct.say('call hold {"name": "go"}')
-                await place.effects.wait(lambda effects: "held go" in effects)
+                await workspace.effects.wait(lambda effects: "held go" in effects)
                 async with first.worker(drain=0.0) as taker:
                     early.refuse()
                     late.refuse()
@@ -93,7 +96,7 @@ async def test_a_worker_that_was_cut_off_itself_takes_no_turn_of_another(
 
 
 async def test_a_worker_that_can_only_read_takes_no_turn_of_another(
-    here: Process, monkeypatch: pytest.MonkeyPatch
+    process: TurnProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A standby shows the heartbeats from before the failover, and takes none."""
     real, silent = Workers.beat, set[str]()
@@ -105,38 +108,42 @@ async def test_a_worker_that_can_only_read_takes_no_turn_of_another(
 
     monkeypatch.setattr(Workers, "beat", beat)
     async with (
-        process(here.place, dead_after=DEAD_AFTER) as again,
+        turn_process(process.workspace, dead_after=DEAD_AFTER) as again,
         again.worker(drain=0.0) as second,
     ):
         turn = await again.say('call hold {"name": "go"}')
-        await here.place.effects.wait(lambda effects: "held go" in effects)
+        await process.workspace.effects.wait(lambda effects: "held go" in effects)
         async with again.worker(drain=0.0) as first:
             silent |= {first.worker.id, second.worker.id}
-            await _until_alive(here, first, second, alive=False)
+            await _until_alive(process, first, second, alive=False)
             silent.remove(first.worker.id)
-            await _until_alive(here, first)
+            await _until_alive(process, first)
             await asyncio.sleep(LOOK)
             silent.clear()
-            (here.place.folder / "go").touch()
+            (process.workspace.folder / "go").touch()
             assert await _ends(again, turn) == "completed"
         assert (await again.turns.get(turn)).attempts == 1
 
 
 async def test_who_waits_for_one_session_takes_no_turn_of_another_worker_in_doubt(
-    here: Process, monkeypatch: pytest.MonkeyPatch
+    process: TurnProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process that runs its own turns only, as `lango chat` does, is no exception."""
-    chosen = ChosenSessions(here.engine)
-    waiting = TurnWorker(here.store, chosen, loaded(here.store, here.place.app, here.place.effects))
-    async with here.worker(drain=0.0) as worker, waiting:
-        turn = await here.turns.get(await here.say('call hold {"name": "go"}'))
-        await here.place.effects.wait(lambda effects: "held go" in effects)
+    chosen = ChosenSessions(process.engine)
+    waiting = TurnWorker(
+        process.store,
+        chosen,
+        loaded(process.store, process.workspace.app, process.workspace.effects),
+    )
+    async with process.worker(drain=0.0) as worker, waiting:
+        turn = await process.turns.get(await process.say('call hold {"name": "go"}'))
+        await process.workspace.effects.wait(lambda effects: "held go" in effects)
         monkeypatch.setattr(Contact, "is_sure", property(lambda _: False))
-        await execute(here.place.url, f"delete from workers where id = '{worker.worker.id}'")  # noqa: S608
+        await execute(process.workspace.url, f"delete from workers where id = '{worker.worker.id}'")  # noqa: S608
         assert not await waiting.take(turn.session_pk)
-        assert (await here.turns.get(turn.id)).attempts == 1
-        (here.place.folder / "go").touch()
-        assert await _ends(here, turn.id) == "completed"
+        assert (await process.turns.get(turn.id)).attempts == 1
+        (process.workspace.folder / "go").touch()
+        assert await _ends(process, turn.id) == "completed"
 
 
 def test_a_database_that_is_always_slow_is_no_doubt_without_end(
@@ -157,17 +164,17 @@ def test_a_database_that_is_always_slow_is_no_doubt_without_end(
 
 async def test_locked_sessions_hold_up_no_other(postgres_url: str, tmp_path: Path) -> None:
     """More of them than the worker has connections."""
-    place = Place(postgres_url, new_id("app"), tmp_path)
-    async with process(place) as here:
-        stuck = [await here.say("hello", session=f"locked{n}") for n in range(12)]
-        locked = sa.select(sessions.c.pk).where(sessions.c.app_name == place.app)
+    workspace = Workspace(postgres_url, new_id("app"), tmp_path)
+    async with turn_process(workspace) as process:
+        stuck = [await process.say("hello", session=f"locked{n}") for n in range(12)]
+        locked = sa.select(sessions.c.pk).where(sessions.c.app_name == workspace.app)
         async with beside(postgres_url) as other:
             await other.execute(sa.text("set local idle_in_transaction_session_timeout = 0"))
             await other.execute(locked.with_for_update())
-            async with here.worker(drain=0.0):
+            async with process.worker(drain=0.0):
                 for number in range(3):
-                    turn = await here.say("hello", session=f"s{number}")
-                    assert await _ends(here, turn) == "completed"
-                assert {(await here.turns.get(turn)).state for turn in stuck} == {"queued"}
+                    turn = await process.say("hello", session=f"s{number}")
+                    assert await _ends(process, turn) == "completed"
+                assert {(await process.turns.get(turn)).state for turn in stuck} == {"queued"}
                 await other.rollback()
-                assert {await _ends(here, turn) for turn in stuck} == {"completed"}
+                assert {await _ends(process, turn) for turn in stuck} == {"completed"}

@@ -10,7 +10,7 @@ import pytest
 from bench.events import APP
 from bench.pg import with_port
 from bench.store.wire import Traffic, WireProxy
-from bench.turns.worker_context import Place, WorkerContext, worker_context
+from bench.turns.worker_context import BenchSettings, WorkerContext, worker_context
 from lango.store.turns.claim import TurnQueue
 from lango.turns.wake import WORK
 from tests.support.databases import direct
@@ -44,39 +44,41 @@ async def _counted(
     """A process with a worker, whose statements are prepared, and what it sends."""
     server = urlsplit(direct(url))
     async with WireProxy(server.hostname or "", server.port or 5432) as proxy:
-        place = Place(with_port(direct(url), proxy.port), app, concurrency, dead_after=NEVER)
-        async with worker_context(place) as here:
-            with here.engine.wakes.subscribe(WORK) as subscription:
+        settings = BenchSettings(
+            with_port(direct(url), proxy.port), app, concurrency, dead_after=NEVER
+        )
+        async with worker_context(settings) as context:
+            with context.engine.wakes.subscribe(WORK) as subscription:
                 assert await subscription.wait(FOREVER)  # it listens: that wakes all who wait
-            async with here.worker:
+            async with context.worker:
                 for _ in range(SEVERAL):
-                    await _turn(here)
-                yield here, proxy.traffic
+                    await _turn(context)
+                yield context, proxy.traffic
 
 
-async def _turn(here: WorkerContext) -> None:
-    turn = await here.submit("s")
-    assert (await here.turns.wait(turn.id)).state == "completed"
+async def _turn(context: WorkerContext) -> None:
+    turn = await context.submit("s")
+    assert (await context.turns.wait(turn.id)).state == "completed"
 
 
 async def test_a_turn_of_ten_words_in_half_a_second(postgres_url: str) -> None:
     """With its reader. The least of several: a probe of the connection is not the turn's."""
     counts: list[int] = []
-    async with _counted(postgres_url, "usual") as (here, traffic):
+    async with _counted(postgres_url, "usual") as (context, traffic):
         for _ in range(SEVERAL):
             traffic.reset()
-            await _turn(here)
+            await _turn(context)
             counts.append(traffic.round_trips)
     assert WHOLE_TURN / 2 < min(counts) <= WHOLE_TURN, counts
 
 
 async def test_a_reader_beside_the_worker_reads_once(postgres_url: str) -> None:
-    async with _counted(postgres_url, "nothing") as (here, traffic):
+    async with _counted(postgres_url, "nothing") as (context, traffic):
         counts: list[int] = []
         for _ in range(SEVERAL):
-            turn = await here.submit("s")
+            turn = await context.submit("s")
             traffic.reset()
-            assert (await here.turns.wait(turn.id)).state == "completed"
+            assert (await context.turns.wait(turn.id)).state == "completed"
             counts.append(traffic.round_trips)
     assert min(counts) <= 4, counts  # three of them are the worker's: claim and close
 
@@ -93,12 +95,12 @@ async def test_a_worker_with_few_turns_claims_without_a_poll(
         polls += 1
         return await heads(queue, *values, **options)  # pyright: ignore[reportArgumentType]
 
-    async with _counted(postgres_url, "usual", concurrency=8) as (here, _):
+    async with _counted(postgres_url, "usual", concurrency=8) as (context, _):
         monkeypatch.setattr(TurnQueue, "heads", polled)
         for _ in range(SEVERAL):
-            await _turn(here)
+            await _turn(context)
         assert polls == 0
-        together = [here.turns.submit(APP, "hi", session=f"s{n}") for n in range(3)]
+        together = [context.turns.submit(APP, "hi", session=f"s{n}") for n in range(3)]
         for turn in await asyncio.gather(*together):
-            assert (await here.turns.wait(turn.id)).state == "completed"
+            assert (await context.turns.wait(turn.id)).state == "completed"
         assert polls > 0

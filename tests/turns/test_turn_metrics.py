@@ -2,8 +2,8 @@
 
 import asyncio
 
-from faults.turns.place import Place, Process, process
 from faults.turns.processes import workers
+from faults.turns.workspace import TurnProcess, Workspace, turn_process
 from lango.core.messages.messages import ToolCall
 from lango.providers.scripted import Reply, ScriptedProvider
 from lango.turns.worker import TurnWorker
@@ -12,18 +12,18 @@ from tests.support.scrapes import recording, scrape
 PATIENCE = 300.0
 
 
-async def test_turns_that_end_well_badly_and_with_a_question(here: Process) -> None:
-    app = here.place.app
+async def test_turns_that_end_well_badly_and_with_a_question(process: TurnProcess) -> None:
+    app = process.workspace.app
     with recording() as recorder:
-        async with here.worker():
+        async with process.worker():
             for message in (
                 'call step {"name": "a"}',
                 'call pay {"amount": 5}',
             ):
-                turn = await here.say(message, session=message[:9])
-                await here.turns.wait(turn)
-            scheduled = await here.say("hi", session="late", time_limit=1e-9)
-            ended = await here.turns.wait(scheduled)
+                turn = await process.say(message, session=message[:9])
+                await process.turns.wait(turn)
+            scheduled = await process.say("hi", session="late", time_limit=1e-9)
+            ended = await process.turns.wait(scheduled)
     read = scrape(recorder)
     assert read.value("lango_turns_ended_total", app=app, state="completed") == 1
     assert read.value("lango_turns_ended_total", app=app, state="input_required") == 1
@@ -35,12 +35,12 @@ async def test_turns_that_end_well_badly_and_with_a_question(here: Process) -> N
     assert read.value("lango_tool_calls_total", tool="step", outcome="ok") == 1
 
 
-async def test_a_tool_that_does_not_exist(here: Process) -> None:
+async def test_a_tool_that_does_not_exist(process: TurnProcess) -> None:
     calls = ToolCall("call-1", "canary_7f3a", "{}"), ToolCall("call-2", "step", '{"name": "a"}')
     provider = ScriptedProvider([Reply(calls=calls), "Done."])
     with recording() as recorder:
-        async with here.worker(provider=provider):
-            ended = await here.turns.wait(await here.say("go"))
+        async with process.worker(provider=provider):
+            ended = await process.turns.wait(await process.say("go"))
     read = scrape(recorder)
     assert ended.state == "completed"
     assert read.value("lango_tool_calls_total", tool="step", outcome="ok") == 1
@@ -48,16 +48,16 @@ async def test_a_tool_that_does_not_exist(here: Process) -> None:
     assert "canary_7f3a" not in read.text
 
 
-async def test_a_takeover_from_a_killed_worker(here: Process) -> None:
-    app = here.place.app
-    with recording() as recorder, workers(here.place) as (doomed,):
-        turn = await here.say('call hold {"name": "go"}')
-        await here.place.effects.wait(lambda said: "held go" in said)
+async def test_a_takeover_from_a_killed_worker(process: TurnProcess) -> None:
+    app = process.workspace.app
+    with recording() as recorder, workers(process.workspace) as (doomed,):
+        turn = await process.say('call hold {"name": "go"}')
+        await process.workspace.effects.wait(lambda said: "held go" in said)
         doomed.kill()
-        async with here.worker():
-            (here.place.folder / "go").touch()
+        async with process.worker():
+            (process.workspace.folder / "go").touch()
             async with asyncio.timeout(PATIENCE):
-                ended = await here.turns.wait(turn)
+                ended = await process.turns.wait(turn)
     read = scrape(recorder)
     assert (ended.state, ended.attempts) == ("completed", 2)
     assert read.value("lango_turn_attempts_total", app=app, cause="worker_lost") == 1
@@ -67,32 +67,32 @@ async def test_a_takeover_from_a_killed_worker(here: Process) -> None:
     assert read.value("lango_turn_start_delay_seconds_count", app=app) == 0
 
 
-async def test_a_turn_that_was_handed_over_lost_no_worker(place: Place) -> None:
+async def test_a_turn_that_was_handed_over_lost_no_worker(workspace: Workspace) -> None:
     with recording() as recorder:
         async with (
-            process(place, dead_after=60.0) as first,
-            process(place, dead_after=60.0) as next_,
+            turn_process(workspace, dead_after=60.0) as first,
+            turn_process(workspace, dead_after=60.0) as next_,
         ):
             leaving = first.worker()
             await leaving.start()
             turn = await first.say('call hold {"name": "go"}')
-            await place.effects.wait(lambda said: "held go" in said)
+            await workspace.effects.wait(lambda said: "held go" in said)
             await leaving.stop(0)
             async with next_.worker():
-                (place.folder / "go").touch()
+                (workspace.folder / "go").touch()
                 ended = await next_.turns.wait(turn)
     read = scrape(recorder)
     assert ended.attempts == 2
-    assert read.value("lango_turn_attempts_total", app=place.app, cause="handed_over") == 1
-    assert read.value("lango_turn_takeover_seconds_count", app=place.app) == 0
+    assert read.value("lango_turn_attempts_total", app=workspace.app, cause="handed_over") == 1
+    assert read.value("lango_turn_takeover_seconds_count", app=workspace.app) == 0
     # The attempt that was given up is no end of the turn.
-    assert read.value("lango_turns_ended_total", app=place.app, state="completed") == 1
+    assert read.value("lango_turns_ended_total", app=workspace.app, state="completed") == 1
 
 
-async def test_without_metrics_nothing_observes(here: Process) -> None:
-    worker: TurnWorker = here.worker()
+async def test_without_metrics_nothing_observes(process: TurnProcess) -> None:
+    worker: TurnWorker = process.worker()
     async with worker:
-        await here.turns.wait(await here.say("hi"))
+        await process.turns.wait(await process.say("hi"))
     assert worker.heartbeat_age < PATIENCE
     with recording() as recorder:
         read = scrape(recorder)

@@ -9,7 +9,7 @@ from typing import NoReturn
 
 import sqlalchemy as sa
 
-from faults.turns.place import Place, process
+from faults.turns.workspace import Workspace, turn_process
 from lango.store.db.database import Database
 from lango.store.sessions.store import SqlSessionStore
 from lango.store.turns.log import LoggedEvent
@@ -93,23 +93,23 @@ async def two_processes(url: str) -> AsyncGenerator[tuple[WakeUps, WakeUps]]:
     async with (
         SqlSessionStore(url) as ours,
         SqlSessionStore(url) as theirs,
-        WakeUps(DatabaseBus(ours.database)) as here,
+        WakeUps(DatabaseBus(ours.database)) as process,
         WakeUps(DatabaseBus(theirs.database)) as there,
     ):
-        await asyncio.gather(_joined(here), _joined(there))
-        yield here, there
+        await asyncio.gather(_joined(process), _joined(there))
+        yield process, there
 
 
 async def test_wake_ups_reach_other_processes(postgres_url: str) -> None:
-    async with two_processes(postgres_url) as (here, there):
-        with here.subscribe(STOP) as subscription:
+    async with two_processes(postgres_url) as (process, there):
+        with process.subscribe(STOP) as subscription:
             there.notify(STOP)
             assert await subscription.wait(FOREVER)
 
 
 async def test_a_log_notifies_other_processes_while_they_read(postgres_url: str) -> None:
-    async with two_processes(postgres_url) as (here, there):
-        with here.subscribe_to_log("turn_a") as subscription:
+    async with two_processes(postgres_url) as (process, there):
+        with process.subscribe_to_log("turn_a") as subscription:
             async with asyncio.timeout(FOREVER):
                 while not await subscription.wait(0.05):  # until `there` knows of the reader
                     there.notify("turn_a")
@@ -143,19 +143,19 @@ async def test_a_client_that_swallows_a_cancellation_does_not_keep_a_process_fro
 async def test_a_lost_connection_comes_back(postgres_url: str) -> None:
     listening = "datname = current_database() and (query like 'LISTEN%' or query = 'select 1')"
     cut = f"select pg_terminate_backend(pid) from pg_stat_activity where {listening}"  # noqa: S608
-    async with two_processes(postgres_url) as (here, there):
-        with here.subscribe(WORK) as subscription:
+    async with two_processes(postgres_url) as (process, there):
+        with process.subscribe(WORK) as subscription:
             async with beside(postgres_url) as connection:
                 await connection.execute(sa.text(cut))
             assert await subscription.wait(
                 FOREVER
             )  # back, and told to look: it may have missed something
-        with here.subscribe(STOP) as subscription:
+        with process.subscribe(STOP) as subscription:
             async with asyncio.timeout(FOREVER):
                 while not await subscription.wait(0.1):
                     there.notify(STOP)
 
 
 async def test_turns_run_on_a_database_in_memory(tmp_path: Path) -> None:
-    async with process(Place("sqlite://", "app", tmp_path)) as here, here.worker():
-        assert (await here.turns.wait(await here.say("hi"))).state == "completed"
+    async with turn_process(Workspace("sqlite://", "app", tmp_path)) as process, process.worker():
+        assert (await process.turns.wait(await process.say("hi"))).state == "completed"

@@ -56,7 +56,7 @@ def agent(replies: Sequence[Reply | str], *tools: Any, name: str = "root") -> Ll
     )
 
 
-class Place:
+class TurnTrial:
     """A turn, and the workers that run it in turn."""
 
     def __init__(self, stores: TurnStores, tenant: str) -> None:
@@ -103,11 +103,11 @@ class Place:
 
 
 @asynccontextmanager
-async def placed(url: str, tenant: str) -> AsyncGenerator[Place]:
+async def turn_trial(url: str, tenant: str) -> AsyncGenerator[TurnTrial]:
     async with opened(url) as stores:
         await stores.session(key(tenant))
         await stores.submit(key(tenant))
-        yield Place(stores, tenant)
+        yield TurnTrial(stores, tenant)
 
 
 @pytest.mark.parametrize("include_plugins", [True, False])
@@ -117,9 +117,9 @@ async def test_calls_of_agents_that_tools_run_are_the_turns(
     helper = agent([calls("look", "h1"), says("helped")], look, name="helper")
     tool = AgentTool(helper, include_plugins=include_plugins)
     root = agent([calls("helper", "c1", '{"request": "do"}'), says("done")], tool)
-    async with placed(store_url, tenant) as place:
-        _, turn = await place.attempt(root)
-        assert [agent for agent, *_ in await place.rows()] == ["root", "helper", "helper", "root"]
+    async with turn_trial(store_url, tenant) as trial:
+        _, turn = await trial.attempt(root)
+        assert [agent for agent, *_ in await trial.rows()] == ["root", "helper", "helper", "root"]
     assert turn.usage is not None
     assert (turn.usage["input"], turn.usage["output"]) == (40, 20)
 
@@ -128,15 +128,15 @@ async def test_a_turn_that_lost_its_worker_has_what_all_attempts_used(
     store_url: str, tenant: str
 ) -> None:
     """The first answer was paid for and lost; the second call never came to an end."""
-    async with placed(store_url, tenant) as place:
-        await place.killed("append.before", 2, agent([says("lost")]))
-        await place.killed("call.enter.after", 1, agent([says("never")]))
-        assert [row[1:] for row in await place.rows()] == [
+    async with turn_trial(store_url, tenant) as trial:
+        await trial.killed("append.before", 2, agent([says("lost")]))
+        await trial.killed("call.enter.after", 1, agent([says("never")]))
+        assert [row[1:] for row in await trial.rows()] == [
             ("completed", USAGE),
             ("started", None),
         ]
-        _, turn = await place.attempt(agent([says("done")]))
-        assert [row[1:] for row in await place.rows()] == [
+        _, turn = await trial.attempt(agent([says("done")]))
+        assert [row[1:] for row in await trial.rows()] == [
             ("completed", USAGE),
             ("cut_off", None),
             ("completed", USAGE),
@@ -151,17 +151,17 @@ async def test_no_model_is_asked_by_a_worker_that_was_frozen_while_its_row_was_w
     model = ScriptedProvider([says("of a zombie")])
     root = LlmAgent(name="root", model=ModelAdapter(model, "demo"))
 
-    async with placed(store_url, tenant) as place:
+    async with turn_trial(store_url, tenant) as trial:
 
         async def frozen(database: Database, claim: Claim, record: ModelCall) -> None:
             await turn_calls.enter_call(database, claim, record)
             await asyncio.sleep(PROOF_LASTS + 0.1)
-            await place.claimed()
+            await trial.claimed()
 
         monkeypatch.setattr(model_calls, "enter_call", frozen)
-        claim = await place.claimed()
+        claim = await trial.claimed()
         with pytest.raises(Fenced):
-            async for _ in place.durable(root).run(claim):
+            async for _ in trial.durable(root).run(claim):
                 pass
     assert not model.requests
 
@@ -178,12 +178,12 @@ async def test_limits_count_over_all_attempts(
     limits: dict[str, int], limit: str, store_url: str, tenant: str
 ) -> None:
     """Two calls in the first attempt, one that is cut off in the second: the third makes none."""
-    async with placed(store_url, tenant) as place:
+    async with turn_trial(store_url, tenant) as trial:
         script = [calls("look", "c1"), says("lost")]
-        await place.killed("append.before", 4, agent(script, look))
-        await place.killed("call.enter.after", 1, agent([says("never")], look))
-        end, _ = await place.attempt(agent([says("too many")], look), **limits)
-        rows = await place.rows()
+        await trial.killed("append.before", 4, agent(script, look))
+        await trial.killed("call.enter.after", 1, agent([says("never")], look))
+        end, _ = await trial.attempt(agent([says("too many")], look), **limits)
+        rows = await trial.rows()
     assert isinstance(end, Failed)
     assert isinstance(end.error, TurnLimitError)
     assert end.error.limit == limit
@@ -191,10 +191,10 @@ async def test_limits_count_over_all_attempts(
 
 
 async def test_a_tool_call_that_comes_again_counts_once(store_url: str, tenant: str) -> None:
-    async with placed(store_url, tenant) as place:
-        await place.killed("ledger.finish.after", 1, agent([calls("look", "c1")], look))
+    async with turn_trial(store_url, tenant) as trial:
+        await trial.killed("ledger.finish.after", 1, agent([calls("look", "c1")], look))
         script = [calls("look", "c2"), says("done")]
-        end, _ = await place.attempt(agent(script, look), tool_calls=2)
+        end, _ = await trial.attempt(agent(script, look), tool_calls=2)
     assert not isinstance(end, Failed)
 
 
@@ -204,11 +204,11 @@ async def test_a_model_that_is_not_ours_has_its_row_before_it_is_asked(
     def root(*replies: Any) -> LlmAgent:
         return LlmAgent(name="root", model=other(*replies), tools=[look])
 
-    async with placed(store_url, tenant) as place:
-        await place.killed("call.enter.after", 2, root(called("look", "c1"), "never"))
-        assert [row[1] for row in await place.rows()] == ["completed", "started"]
-        _, turn = await place.attempt(root("done"))
-        rows = await place.rows()
+    async with turn_trial(store_url, tenant) as trial:
+        await trial.killed("call.enter.after", 2, root(called("look", "c1"), "never"))
+        assert [row[1] for row in await trial.rows()] == ["completed", "started"]
+        _, turn = await trial.attempt(root("done"))
+        rows = await trial.rows()
     assert [row[1] for row in rows] == ["completed", "cut_off", "completed"]
     assert turn.usage is not None
     assert turn.usage["input"] == sum(usage.input for *_, usage in rows if usage)
@@ -224,6 +224,6 @@ async def test_a_model_that_a_callback_answers_for_has_no_row(store_url: str, te
     call = LlmResponse(content=types.ModelContent(called("look", "c1")))
     answers: list[LlmResponse | None] = [None, call]
     root = LlmAgent(name="root", model=other("done"), tools=[look], before_model_callback=instead)
-    async with placed(store_url, tenant) as place:
-        await place.attempt(root)
-        assert [row[1] for row in await place.rows()] == ["completed"]
+    async with turn_trial(store_url, tenant) as trial:
+        await trial.attempt(root)
+        assert [row[1] for row in await trial.rows()] == ["completed"]

@@ -18,7 +18,7 @@ import pytest
 from google.adk.agents import LlmAgent
 
 import lango
-from faults.turns.place import Process
+from faults.turns.workspace import TurnProcess
 from lango.adk.openapi.operations import read_document
 from lango.adk.openapi.settings import ApiAuth, OpenApiDocument, openapi_toolset
 from lango.adk.sessions.service import load_session
@@ -168,7 +168,7 @@ async def test_a_user_is_asked_for_a_credential_once(api: ShopApi, store: SqlSes
     session = await load_session(store, SessionKey("", "root", "user", "default"), None)
     assert session is not None
     assert KEY not in session.model_dump_json()
-    assert KEY not in await all_rows(cast(Process, SimpleNamespace(store=store)))
+    assert KEY not in await all_rows(cast(TurnProcess, SimpleNamespace(store=store)))
 
 
 async def test_a_user_consents_to_oauth(api: ShopApi, store: SqlSessionStore) -> None:

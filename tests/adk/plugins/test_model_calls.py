@@ -55,7 +55,7 @@ async def look(number: int = 0) -> dict[str, Any]:
 
 
 @dataclass
-class Place:
+class RecordedCalls:
     """A database with a session service and the plugin on it."""
 
     store: SqlSessionStore
@@ -81,11 +81,11 @@ class Place:
 
 
 @pytest_asyncio.fixture
-async def place(store_url: str, tenant: str) -> AsyncIterator[Place]:
+async def recorded(store_url: str, tenant: str) -> AsyncIterator[RecordedCalls]:
     async with SqlSessionStore(store_url) as store:
-        place = Place(store, tenant)
-        yield place
-        await place.plugin.close()
+        recorded = RecordedCalls(store, tenant)
+        yield recorded
+        await recorded.plugin.close()
 
 
 def both(*replies: str) -> list[BaseLlm]:
@@ -97,10 +97,10 @@ def both(*replies: str) -> list[BaseLlm]:
 
 @pytest.mark.parametrize("streaming", [True, False], ids=["streaming", "whole"])
 @pytest.mark.parametrize("kind", [0, 1], ids=["other", "ours"])
-async def test_one_row_for_each_call(place: Place, kind: int, streaming: bool) -> None:
-    talk = place.talk(both("look", "well then")[kind], instruction="Be brief.")
+async def test_one_row_for_each_call(recorded: RecordedCalls, kind: int, streaming: bool) -> None:
+    talk = recorded.talk(both("look", "well then")[kind], instruction="Be brief.")
     events = await talk.say("go", streaming=streaming)
-    rows = await place.stored()
+    rows = await recorded.stored()
     first, second = records = [row.call for row in rows]
     for record in records:
         assert record.session == (APP, USER, SESSION)
@@ -120,10 +120,10 @@ async def test_one_row_for_each_call(place: Place, kind: int, streaming: bool) -
     if kind == 0:
         assert first.attempt.usage == Usage(input=100, output=15, reasoning=5)
     for row in rows:
-        system = await place.calls.prompt_part(place.tenant, row.system_hash or "")
+        system = await recorded.calls.prompt_part(recorded.tenant, row.system_hash or "")
         assert system is not None
         assert "Be brief." in system
-        tools = await place.calls.prompt_part(place.tenant, row.tools_hash or "")
+        tools = await recorded.calls.prompt_part(recorded.tenant, row.tools_hash or "")
         assert tools is not None
         assert "Look at a number." in tools
 
@@ -131,7 +131,7 @@ async def test_one_row_for_each_call(place: Place, kind: int, streaming: bool) -
 @pytest.mark.parametrize("streaming", [True, False], ids=["streaming", "whole"])
 @pytest.mark.parametrize("kind", [0, 1], ids=["other", "ours"])
 async def test_an_answer_is_stored_after_its_record(
-    place: Place, kind: int, streaming: bool, monkeypatch: pytest.MonkeyPatch
+    recorded: RecordedCalls, kind: int, streaming: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process that dies with an answer in its session has not lost what the answer cost."""
     append, add = SqlSessionStore.append, ModelCallStore.add
@@ -140,7 +140,7 @@ async def test_an_answer_is_stored_after_its_record(
     async def noted(
         store: SqlSessionStore, ref: SessionRef, entry: Entry, epoch: int | None = None
     ) -> Appended:
-        known.append((entry.role, len(await place.stored())))
+        known.append((entry.role, len(await recorded.stored())))
         return await append(store, ref, entry, epoch)
 
     async def slow(calls: ModelCallStore, tenant: str, records: Sequence[ModelCall]) -> None:
@@ -149,7 +149,7 @@ async def test_an_answer_is_stored_after_its_record(
 
     monkeypatch.setattr(SqlSessionStore, "append", noted)
     monkeypatch.setattr(ModelCallStore, "add", slow)
-    await place.talk(both("look", "well then")[kind]).say("go", streaming=streaming)
+    await recorded.talk(both("look", "well then")[kind]).say("go", streaming=streaming)
     assert [one for one in known if one[0] != "control"] == [
         ("user", 0),
         ("assistant", 1),
@@ -158,11 +158,11 @@ async def test_an_answer_is_stored_after_its_record(
     ]
 
 
-async def test_every_attempt_has_its_row(place: Place) -> None:
+async def test_every_attempt_has_its_row(recorded: RecordedCalls) -> None:
     gone = Reply("x", fault=Fault(0, ModelUnavailableError("gone", request_id="req-1")))
     provider = PolicyProvider(ScriptedProvider([gone, gone, "here"]), Policy(first_wait=0.001))
-    await place.talk(ModelAdapter(provider, "demo")).say("go")
-    records = await place.records()
+    await recorded.talk(ModelAdapter(provider, "demo")).say("go")
+    records = await recorded.records()
     assert [one.number for one in records] == [1, 2, 3]
     assert len({one.call for one in records}) == 1
     assert [one.attempt.outcome for one in records] == ["failed", "failed", "completed"]
@@ -172,24 +172,26 @@ async def test_every_attempt_has_its_row(place: Place) -> None:
 
 
 @pytest.mark.parametrize("kind", [0, 1], ids=["other", "ours"])
-async def test_a_call_that_fails_has_its_row(place: Place, kind: int) -> None:
+async def test_a_call_that_fails_has_its_row(recorded: RecordedCalls, kind: int) -> None:
     gone = ModelUnavailableError("gone")
     model = [other(gone), ours(Reply("one two", fault=Fault(1, gone)))][kind]
     with pytest.raises(ModelUnavailableError):
-        await place.talk(model).say("go")
-    [record] = await place.records()
+        await recorded.talk(model).say("go")
+    [record] = await recorded.records()
     assert (record.attempt.outcome, record.attempt.error) == ("failed", "ModelUnavailableError")
 
 
-async def test_records_come_without_any_other_plugin_and_once_with_them(place: Place) -> None:
+async def test_records_come_without_any_other_plugin_and_once_with_them(
+    recorded: RecordedCalls,
+) -> None:
     """Whichever way round: the plugins share what they know of a call."""
-    for plugins in ([CallerPlugin(), place.plugin], [place.plugin, CallerPlugin()]):
-        talk = PluginConversation(agent(ours("ok"), look), plugins, place.service)
+    for plugins in ([CallerPlugin(), recorded.plugin], [recorded.plugin, CallerPlugin()]):
+        talk = PluginConversation(agent(ours("ok"), look), plugins, recorded.service)
         await talk.say("go")
-    assert len(await place.records()) == 2
+    assert len(await recorded.records()) == 2
 
 
-async def test_parallel_agents_are_not_mixed_up(place: Place) -> None:
+async def test_parallel_agents_are_not_mixed_up(recorded: RecordedCalls) -> None:
     agents: list[BaseAgent] = []
     for number, name in enumerate(("one", "two", "three"), start=1):
         replies = [
@@ -198,10 +200,10 @@ async def test_parallel_agents_are_not_mixed_up(place: Place) -> None:
         ]
         provider = ScriptedProvider([*replies, Reply("ok", usage=Usage(number, 9))], delay=0.001)
         agents.append(agent(ModelAdapter(provider, name), look, name=name))
-    await PluginConversation(in_parallel(*agents), [place.plugin], place.service).say(
+    await PluginConversation(in_parallel(*agents), [recorded.plugin], recorded.service).say(
         "go", streaming=True
     )
-    records = await place.records()
+    records = await recorded.records()
     assert len(records) == 12
     for number, name in enumerate(("one", "two", "three"), start=1):
         own = [one for one in records if one.agent == name]
@@ -211,7 +213,9 @@ async def test_parallel_agents_are_not_mixed_up(place: Place) -> None:
     assert [one.agent for one in records] != sorted(one.agent for one in records)
 
 
-async def test_parallel_agents_with_models_of_others_are_not_mixed_up(place: Place) -> None:
+async def test_parallel_agents_with_models_of_others_are_not_mixed_up(
+    recorded: RecordedCalls,
+) -> None:
     meet = asyncio.Barrier(3)
     names = ("one", "two", "three")
     agents = [
@@ -220,21 +224,23 @@ async def test_parallel_agents_with_models_of_others_are_not_mixed_up(place: Pla
         )
         for name in names
     ]
-    await PluginConversation(in_parallel(*agents), [place.plugin], place.service).say(
+    await PluginConversation(in_parallel(*agents), [recorded.plugin], recorded.service).say(
         "go", streaming=True
     )
-    found = sorted((one.agent, one.attempt.model, one.sent) for one in await place.records())
+    found = sorted((one.agent, one.attempt.model, one.sent) for one in await recorded.records())
     assert found == sorted((name, name, sent) for name in names for sent in (1, 3))
 
 
 @pytest.mark.parametrize("kind", [0, 1], ids=["other", "ours"])
-async def test_what_was_left_out_and_where_the_rest_begins(place: Place, kind: int) -> None:
+async def test_what_was_left_out_and_where_the_rest_begins(
+    recorded: RecordedCalls, kind: int
+) -> None:
     words = "many words " * 30
     models = [other(*["fine"] * 5), ours(*["fine"] * 5, token_budget=400)]
-    talk = place.talk(models[kind], BudgetPlugin(400))
+    talk = recorded.talk(models[kind], BudgetPlugin(400))
     for _ in range(5):
         await talk.say(words)
-    last = (await place.records())[-1]
+    last = (await recorded.records())[-1]
     assert last.left_out > 0
     assert last.sent + last.left_out == 9
     assert last.why == "budget"
@@ -242,11 +248,11 @@ async def test_what_was_left_out_and_where_the_rest_begins(place: Place, kind: i
     assert (last.first_seq, last.last_seq) == (1 + last.left_out, 9)
 
 
-async def test_agents_that_tools_run_belong_to_the_turn(place: Place) -> None:
+async def test_agents_that_tools_run_belong_to_the_turn(recorded: RecordedCalls) -> None:
     inner = agent(other("inside"), name="inner")
     outer = agent(other(called("inner", "i", request="go"), "ok"), AgentTool(inner))
-    events = await PluginConversation(outer, [place.plugin], place.service).say("go")
-    records = await place.records()
+    events = await PluginConversation(outer, [recorded.plugin], recorded.service).say("go")
+    records = await recorded.records()
     assert [one.agent for one in records] == ["root", "inner", "root"]
     assert {one.turn for one in records} == {events[0].invocation_id}
     assert records[1].first_seq is None  # its messages are not kept
@@ -268,11 +274,11 @@ async def test_of_sessions_kept_elsewhere(store_url: str, tenant: str) -> None:
 
 async def test_one_database_in_memory_does_for_everything(tenant: str) -> None:
     async with SqlSessionStore("sqlite:///:memory:") as store:
-        place = Place(store, tenant)
+        recorded = RecordedCalls(store, tenant)
         for _ in range(5):
-            await place.talk(both("look", "look", "ok")[1]).say("go")
-        await place.plugin.close()
-        assert len(await place.records()) == 15
+            await recorded.talk(both("look", "look", "ok")[1]).say("go")
+        await recorded.plugin.close()
+        assert len(await recorded.records()) == 15
 
 
 # --- a database that does not answer ---------------------------------------------------------
@@ -282,53 +288,53 @@ async def test_nothing_waits_for_a_database_that_hangs(
     postgres_url: str, tenant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with SqlSessionStore(postgres_url) as store:
-        place = Place(store, tenant)
-        await place.service.create_session(app_name=APP, user_id=USER, session_id=SESSION)
+        recorded = RecordedCalls(store, tenant)
+        await recorded.service.create_session(app_name=APP, user_id=USER, session_id=SESSION)
         async with beside(postgres_url) as lock:
             await lock.execute(sa.text("lock table model_calls in access exclusive mode"))
             for number in range(4):
                 # The first turn's end waits a moment for its records, the others not at all.
                 wait = 0.1 if number == 0 else 600.0
                 monkeypatch.setattr(plugin_module, "FLUSH_SECONDS", wait)
-                talk = place.talk(both("look", "two words")[1])
+                talk = recorded.talk(both("look", "two words")[1])
                 events = await asyncio.wait_for(talk.say("go", streaming=True), 25)
                 assert said(events) == "two words"
                 assert [e.partial for e in events if said([e]) or e.partial][:1] == [True]
-        await place.plugin.close()
-        assert len(await place.records()) == 8
+        await recorded.plugin.close()
+        assert len(await recorded.records()) == 8
 
 
 async def test_a_database_that_fails_costs_records_and_no_turn(
     sqlite_url: str, tenant: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with SqlSessionStore(sqlite_url) as store:
-        place = Place(store, tenant)
+        recorded = RecordedCalls(store, tenant)
         await execute(sqlite_url, "drop table model_calls")
         with caplog.at_level(logging.WARNING, "lango"):
             for _ in range(3):
-                assert said(await place.talk(both("look", "ok")[1]).say("go")) == "ok"
-            await place.plugin.close()
+                assert said(await recorded.talk(both("look", "ok")[1]).say("go")) == "ok"
+            await recorded.plugin.close()
             warnings = [one for one in caplog.records if "cannot be written" in one.getMessage()]
             assert len(warnings) == 1
             assert warnings[0].exc_info is not None
         async with beside(sqlite_url) as connection:
             await connection.run_sync(model_calls.create)
-        await place.talk(ours("ok")).say("go")
-        await place.plugin.close()
-        assert len(await place.records()) == 1
+        await recorded.talk(ours("ok")).say("go")
+        await recorded.plugin.close()
+        assert len(await recorded.records()) == 1
 
 
 async def test_it_says_when_writing_works_again(
     sqlite_url: str, tenant: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with SqlSessionStore(sqlite_url) as store:
-        place = Place(store, tenant)
+        recorded = RecordedCalls(store, tenant)
         await execute(sqlite_url, "alter table model_calls rename to away")
         with caplog.at_level(logging.WARNING, "lango"):
-            talk = place.talk(ours("ok", "ok"))
+            talk = recorded.talk(ours("ok", "ok"))
             await talk.say("go")
             await execute(sqlite_url, "alter table away rename to model_calls")
             await talk.say("go")
-            await place.plugin.close()
+            await recorded.plugin.close()
         assert "Records of model calls are written again; 1 were lost." in caplog.messages
-        assert len(await place.records()) == 1
+        assert len(await recorded.records()) == 1

@@ -47,7 +47,7 @@ async def look() -> dict[str, Any]:
 
 
 @dataclass
-class Place:
+class RecordedSession:
     """A session whose calls are recorded."""
 
     store: SqlSessionStore
@@ -80,11 +80,11 @@ class Place:
 
 
 @pytest_asyncio.fixture
-async def place(store_url: str, tenant: str) -> AsyncIterator[Place]:
+async def session(store_url: str, tenant: str) -> AsyncIterator[RecordedSession]:
     async with SqlSessionStore(store_url) as store:
-        place = Place(store, tenant)
-        yield place
-        await place.plugin.close()
+        session = RecordedSession(store, tenant)
+        yield session
+        await session.plugin.close()
 
 
 def numbers(view: ContextView | ContextPreview) -> list[int | None]:
@@ -96,12 +96,12 @@ def cuts(view: ContextView | ContextPreview) -> list[tuple[int | None, int | Non
 
 
 @pytest.mark.parametrize("kind", [0, 1], ids=["other", "ours"])
-async def test_over_the_budget(place: Place, kind: int) -> None:
+async def test_over_the_budget(session: RecordedSession, kind: int) -> None:
     models = [other(*["fine"] * 5), ours(*["fine"] * 5, token_budget=300)]
-    talk = place.talk(models[kind], BudgetPlugin(300))
+    talk = session.talk(models[kind], BudgetPlugin(300))
     for _ in range(5):
         await talk.say(WORDS)
-    view = await place.view()
+    view = await session.view()
     left_out = 9 - view.messages_sent
     assert left_out > 0
     assert cuts(view) == [(1, left_out, left_out, "budget")]
@@ -111,22 +111,22 @@ async def test_over_the_budget(place: Place, kind: int) -> None:
     assert [one.tools for one in view.sections if one.kind == "tools"] == [("look",)]
 
 
-async def test_over_the_window_of_the_model(place: Place) -> None:
+async def test_over_the_window_of_the_model(session: RecordedSession) -> None:
     model = ours(*["fine"] * 5, token_budget=None, context_window=600)
-    talk = place.talk(model)
+    talk = session.talk(model)
     for _ in range(5):
         await talk.say(WORDS)
-    assert {why for *_, why in cuts(await place.view())} == {"window"}
-    assert {why for *_, why in cuts(await place.preview())} == {"window"}
+    assert {why for *_, why in cuts(await session.view())} == {"window"}
+    assert {why for *_, why in cuts(await session.preview())} == {"window"}
 
 
-async def test_refused_as_too_long(place: Place) -> None:
+async def test_refused_as_too_long(session: RecordedSession) -> None:
     refusal = Reply("x", fault=Fault(0, ContextTooLongError("too long")))
     provider = ScriptedProvider(["fine", "fine", refusal, "fine"])
-    talk = place.talk(ModelAdapter(provider, "demo", policy=Policy(tries=1)))
+    talk = session.talk(ModelAdapter(provider, "demo", policy=Policy(tries=1)))
     for _ in range(3):
         await talk.say(WORDS)
-    view = await place.view()
+    view = await session.view()
     first, last = view.attempts
     assert (first.number, first.outcome, first.error) == (1, "failed", "ContextTooLongError")
     assert view.attempt == last
@@ -136,24 +136,24 @@ async def test_refused_as_too_long(place: Place) -> None:
     assert len(numbers(view)) == view.messages_sent == len(sent)
 
 
-async def test_what_was_not_loaded_was_not_given(place: Place) -> None:
-    place.load_budget = 150
-    talk = place.talk(ours(*["fine"] * 5))
+async def test_what_was_not_loaded_was_not_given(session: RecordedSession) -> None:
+    session.load_budget = 150
+    talk = session.talk(ours(*["fine"] * 5))
     for _ in range(5):
         await talk.say(WORDS)
-    view = await place.view()
+    view = await session.view()
     unsent = 9 - view.messages_sent
     assert unsent > 0
     assert cuts(view) == [(1, unsent, unsent, "not_given")]
     assert not view.cut[0].counted
 
 
-async def test_what_was_cut_twice_says_that_the_border_is_counted(place: Place) -> None:
-    place.load_budget = 400
-    talk = place.talk(ours(*["fine"] * 9, token_budget=150))
+async def test_what_was_cut_twice_says_that_the_border_is_counted(session: RecordedSession) -> None:
+    session.load_budget = 400
+    talk = session.talk(ours(*["fine"] * 9, token_budget=150))
     for _ in range(9):
         await talk.say(WORDS)
-    view = await place.view()
+    view = await session.view()
     older, newer = view.cut
     assert (older.first, older.why, older.counted) == (1, "not_given", False)
     assert (newer.why, newer.counted) == ("budget", True)
@@ -162,13 +162,13 @@ async def test_what_was_cut_twice_says_that_the_border_is_counted(place: Place) 
 
 
 @pytest.mark.parametrize("kind", [0, 1], ids=["other", "ours"])
-async def test_an_output_that_was_shortened(place: Place, kind: int) -> None:
+async def test_an_output_that_was_shortened(session: RecordedSession, kind: int) -> None:
     models: list[BaseLlm] = [
         other(called("look", "c1"), "fine"),
         ours(calling("look", "c1"), "fine", token_budget=200),
     ]
-    await place.talk(models[kind], BudgetPlugin(200)).say("go")
-    view = await place.view()
+    await session.talk(models[kind], BudgetPlugin(200)).say("go")
+    view = await session.view()
     assert view.shortened == ("c1",)
     *_, called_it, result = view.sections
     assert (called_it.shortened, result.shortened, result.tokens) == (False, True, None)
@@ -178,48 +178,48 @@ async def test_an_output_that_was_shortened(place: Place, kind: int) -> None:
     assert view.messages_known == "exact"
 
 
-async def test_what_was_rewound_later_was_seen(place: Place) -> None:
-    talk = place.talk(ours("one", "two", "three"))
+async def test_what_was_rewound_later_was_seen(session: RecordedSession) -> None:
+    talk = session.talk(ours("one", "two", "three"))
     await talk.say("first")
     second = await talk.say("second")
-    seen = await place.view()
+    seen = await session.view()
     runner = Runner(
-        app=App(name=APP, root_agent=talk.agent, plugins=[place.plugin]),
+        app=App(name=APP, root_agent=talk.agent, plugins=[session.plugin]),
         session_service=talk.service,
     )
     await runner.rewind_async(
         user_id=USER, session_id=SESSION, rewind_before_invocation_id=second[0].invocation_id
     )
-    past = (await place.reader.call(seen.call)).call
+    past = (await session.reader.call(seen.call)).call
     assert past == seen
     assert numbers(seen) == [1, 2, 3]
-    assert numbers(await place.preview()) == [1, 2]
+    assert numbers(await session.preview()) == [1, 2]
     await talk.say("third")
-    assert [one.text for one in (await place.view()).sections if one.number] == [
+    assert [one.text for one in (await session.view()).sections if one.number] == [
         "first",
         "one",
         "third",
     ]
 
 
-async def test_an_inner_agents_messages_are_not_recorded(place: Place) -> None:
+async def test_an_inner_agents_messages_are_not_recorded(session: RecordedSession) -> None:
     inner = agent(other("inside"), name="inner")
     outer = other(called("inner", "i", request="go"), "ok")
-    await place.talk(outer, tools=[AgentTool(inner)]).say("go")
-    (inner_call,) = [one for one in (await place.reader.newest()).earlier if one.agent == "inner"]
-    view = (await place.reader.call(inner_call.call)).call
+    await session.talk(outer, tools=[AgentTool(inner)]).say("go")
+    (inner_call,) = [one for one in (await session.reader.newest()).earlier if one.agent == "inner"]
+    view = (await session.reader.call(inner_call.call)).call
     assert view is not None
     assert view.messages_known == "unknown"
     assert (numbers(view), view.cut) == ([], ())
     assert view.messages_sent == 1
-    assert (await place.view()).agent == "root"
+    assert (await session.view()).agent == "root"
 
 
-async def test_what_another_agent_said_is_retold(place: Place) -> None:
+async def test_what_another_agent_said_is_retold(session: RecordedSession) -> None:
     helper = agent(ours("helping"), name="helper")
     model = ours(calling("transfer_to_agent", "t", '{"agent_name": "helper"}'))
-    await place.talk(model, sub_agents=[helper]).say("go")
-    view = await place.view()
+    await session.talk(model, sub_agents=[helper]).say("go")
+    view = await session.view()
     assert view.agent == "helper"
     assert [(one.author, one.retold) for one in view.sections if one.number] == [
         ("user", False),
@@ -228,38 +228,38 @@ async def test_what_another_agent_said_is_retold(place: Place) -> None:
     ]
 
 
-async def test_without_a_limit_nothing_is_cut(place: Place) -> None:
-    talk = place.talk(ours(*["fine"] * 3, token_budget=None))
+async def test_without_a_limit_nothing_is_cut(session: RecordedSession) -> None:
+    talk = session.talk(ours(*["fine"] * 3, token_budget=None))
     for _ in range(3):
         await talk.say(WORDS)
-        preview = await place.preview()
+        preview = await session.preview()
         assert (preview.budget, preview.cut) == (None, ())
 
 
-async def test_the_preview_of_an_open_turn_is_its_next_call(place: Place) -> None:
+async def test_the_preview_of_an_open_turn_is_its_next_call(session: RecordedSession) -> None:
     """A turn that was stopped between a call and its answer goes on with the same turn."""
     gone = Reply("x", fault=Fault(0, ContextTooLongError("too long")))
-    talk = place.talk(ours(calling("look", "c1"), gone, gone))
+    talk = session.talk(ours(calling("look", "c1"), gone, gone))
     with pytest.raises(ContextTooLongError):
         await talk.say("go")
-    preview = await place.preview()
+    preview = await session.preview()
     assert [one.kind for one in preview.sections] == ["turn"] * 3
     assert numbers(preview) == [1, 2, 3]
 
 
-async def test_no_such_call(place: Place) -> None:
-    await place.talk(ours("ok")).say("go")
+async def test_no_such_call(session: RecordedSession) -> None:
+    await session.talk(ours("ok")).say("go")
     with pytest.raises(ModelCallNotFoundError):
-        await place.reader.call("mc_0")
+        await session.reader.call("mc_0")
 
 
-async def test_the_preview_loads_what_the_agent_would(place: Place) -> None:
-    talk = place.talk(other(*["fine"] * 5))
+async def test_the_preview_loads_what_the_agent_would(session: RecordedSession) -> None:
+    talk = session.talk(other(*["fine"] * 5))
     for _ in range(5):
         await talk.say(WORDS)
-    key = SessionKey(place.tenant, APP, USER, SESSION)
-    little = (await ContextReader(place.store, key, token_budget=300).newest()).preview
+    key = SessionKey(session.tenant, APP, USER, SESSION)
+    little = (await ContextReader(session.store, key, token_budget=300).newest()).preview
     assert little is not None
-    whole = numbers(await place.preview())
+    whole = numbers(await session.preview())
     assert len(whole) == 10
     assert numbers(little) == whole[-len(numbers(little)) :] != whole

@@ -69,7 +69,7 @@ class NoIds:
         yield Done("tool_calls")
 
 
-class Place:
+class ModelConversation:
     """A session of one test; every turn has a service and a Runner of its own."""
 
     def __init__(self, url: str, tenant: str) -> None:
@@ -122,8 +122,8 @@ class Place:
 
 
 @pytest.fixture
-def place(store_url: str, tenant: str) -> Place:
-    return Place(store_url, tenant)
+def conversation(store_url: str, tenant: str) -> ModelConversation:
+    return ModelConversation(store_url, tenant)
 
 
 def talk(request: ModelRequest) -> list[Message]:
@@ -142,13 +142,15 @@ def texts(events: Sequence[Event], *, partial: bool) -> str:
 
 
 @pytest.mark.parametrize("streaming", [True, False], ids=["streaming", "whole"])
-async def test_a_tool_runs_once_and_text_is_said_once(place: Place, streaming: bool) -> None:
+async def test_a_tool_runs_once_and_text_is_said_once(
+    conversation: ModelConversation, streaming: bool
+) -> None:
     script = [Reply("let me look", (call(1),), thoughts="hm"), "there it is"]
-    events = await place.say("go", ScriptedProvider(script), streaming=streaming)
-    assert place.ran == [1]
+    events = await conversation.say("go", ScriptedProvider(script), streaming=streaming)
+    assert conversation.ran == [1]
     assert texts(events, partial=False) == "let me lookthere it is"
     assert texts(events, partial=True) == ("let me lookthere it is" if streaming else "")
-    history = (await place.session()).history
+    history = (await conversation.session()).history
     assert [(message.role, message.content) for message in history] == [
         ("user", "go"),
         ("assistant", "let me look"),
@@ -158,11 +160,13 @@ async def test_a_tool_runs_once_and_text_is_said_once(place: Place, streaming: b
 
 
 @pytest.mark.parametrize("streaming", [True, False], ids=["streaming", "whole"])
-async def test_parallel_calls_of_one_name_without_ids(place: Place, streaming: bool) -> None:
+async def test_parallel_calls_of_one_name_without_ids(
+    conversation: ModelConversation, streaming: bool
+) -> None:
     careless = NoIds(1, 2, 3)
-    await place.say("go", careless, streaming=streaming)
-    await place.say("again", careless, streaming=streaming)
-    assert sorted(place.ran) == [1, 1, 2, 2, 3, 3]
+    await conversation.say("go", careless, streaming=streaming)
+    await conversation.say("again", careless, streaming=streaming)
+    assert sorted(conversation.ran) == [1, 1, 2, 2, 3, 3]
     ids: set[str] = set()
     for request in careless.requests:
         assert problems(request.messages) == []
@@ -195,11 +199,13 @@ class Foreign(BaseLlm):
         yield LlmResponse(content=types.ModelContent([types.Part(function_call=c) for c in calls]))
 
 
-async def test_a_history_whose_ids_were_stripped_is_paired_by_position(place: Place) -> None:
+async def test_a_history_whose_ids_were_stripped_is_paired_by_position(
+    conversation: ModelConversation,
+) -> None:
     for _ in range(2):
-        await place.say("go", Foreign())
+        await conversation.say("go", Foreign())
     provider = ScriptedProvider(["well"])
-    await place.say("and?", provider)
+    await conversation.say("and?", provider)
     [request] = provider.requests
     assert problems(request.messages) == []
     assert INTERRUPTED not in [message.content for message in request.messages]
@@ -212,26 +218,28 @@ async def test_a_history_whose_ids_were_stripped_is_paired_by_position(place: Pl
     assert pairs == [(1, 1), (2, 2)] * 2
 
 
-async def test_a_turn_that_was_cut_off_does_not_poison_the_session(place: Place) -> None:
+async def test_a_turn_that_was_cut_off_does_not_poison_the_session(
+    conversation: ModelConversation,
+) -> None:
     """The run ends between the call and its result, as a crash does."""
-    await place.say("go", ScriptedProvider([Reply(calls=(call(1),))]), stop_after=1)
-    assert place.ran == []
+    await conversation.say("go", ScriptedProvider([Reply(calls=(call(1),))]), stop_after=1)
+    assert conversation.ran == []
     provider = ScriptedProvider(["well"])
-    events = await place.say("still there?", provider)
+    events = await conversation.say("still there?", provider)
     assert texts(events, partial=False) == "well"
     assert problems(provider.requests[0].messages) == []
     assert provider.requests[0].messages[-1].content == "still there?"
 
 
-async def test_no_window_tears_a_call_from_its_result(place: Place) -> None:
+async def test_no_window_tears_a_call_from_its_result(conversation: ModelConversation) -> None:
     for number in range(3):
         script = [Reply(calls=(call(number, f"a{number}"), call(number, f"b{number}"))), "seen"]
-        await place.say(f"look at {number}", ScriptedProvider(script))
+        await conversation.say(f"look at {number}", ScriptedProvider(script))
     lengths: set[int] = set()
     for budget in range(20, 220, 20):
         provider = ScriptedProvider(["ok"])
         model = ModelAdapter(provider, "demo", token_budget=budget)
-        await place.say("next", model, token_budget=budget + 60)
+        await conversation.say("next", model, token_budget=budget + 60)
         [request] = provider.requests
         assert problems(request.messages) == []
         assert request.messages[-1] == Message("user", "next")
@@ -243,21 +251,26 @@ REASONING = Reasoning("let me see", "scripted", "demo", '{"at":0,"item":{"signat
 
 
 @pytest.mark.parametrize("streaming", [True, False], ids=["streaming", "whole"])
-async def test_thoughts_are_kept_for_the_model_that_had_them(place: Place, streaming: bool) -> None:
+async def test_thoughts_are_kept_for_the_model_that_had_them(
+    conversation: ModelConversation, streaming: bool
+) -> None:
     script = [
         Reply("looking", (call(1),), "let me see", (REASONING,)),
         Reply("there", reasoning=(Reasoning(opaque="x", provider="other", model="m"),)),
         Reply(thoughts="only thoughts", reasoning=(REASONING,)),
     ]
     provider = ScriptedProvider(script)
-    await place.say("go", provider, streaming=streaming)
+    await conversation.say("go", provider, streaming=streaming)
     assert talk(provider.requests[1])[1].reasoning == (REASONING,)
-    await place.say("again", provider, streaming=streaming)
-    await place.say("and again", provider, streaming=streaming)
+    await conversation.say("again", provider, streaming=streaming)
+    await conversation.say("and again", provider, streaming=streaming)
     kept = [message.reasoning for message in provider.requests[-1].messages if message.reasoning]
     assert kept == [(REASONING,), (Reasoning("", "other", "m", "x"),), (REASONING,)]
     shown = [
-        part for event in (await place.session()).events for part in _parts(event) if part.thought
+        part
+        for event in (await conversation.session()).events
+        for part in _parts(event)
+        if part.thought
     ]
     assert [part.text for part in shown] == ["let me see", "", "let me see"]
 
@@ -267,33 +280,33 @@ def _parts(event: Event) -> list[types.Part]:
 
 
 @pytest.mark.parametrize("fault", [Fault(2, ModelUnavailableError("gone")), Fault(2)])
-async def test_half_an_answer_is_no_answer(place: Place, fault: Fault) -> None:
+async def test_half_an_answer_is_no_answer(conversation: ModelConversation, fault: Fault) -> None:
     script = Reply("half an answer", (call(1),), fault=fault)
     with pytest.raises(Exception, match=r"gone|end mark|broke off") as caught:
-        await place.say("go", ScriptedProvider([script]), streaming=True)
+        await conversation.say("go", ScriptedProvider([script]), streaming=True)
     assert getattr(caught.value, "partial_text", "") == "half an"
-    assert place.ran == []
-    history = (await place.session()).history
+    assert conversation.ran == []
+    history = (await conversation.session()).history
     assert [message.content for message in history] == ["go"]
     provider = ScriptedProvider(["here I am"])
-    events = await place.say("well?", provider)
+    events = await conversation.say("well?", provider)
     assert texts(events, partial=False) == "here I am"
     assert [message.content for message in talk(provider.requests[0])] == ["go", "well?"]
 
 
-async def test_silence_is_not_repeated_to_the_model(place: Place) -> None:
+async def test_silence_is_not_repeated_to_the_model(conversation: ModelConversation) -> None:
     """An empty assistant turn was stored once, and the bot repeated its previous answer."""
-    await place.say("go", ScriptedProvider([Reply("")]))
-    await place.say("go on", ScriptedProvider([Reply("", finish_reason="length")]))
+    await conversation.say("go", ScriptedProvider([Reply("")]))
+    await conversation.say("go on", ScriptedProvider([Reply("", finish_reason="length")]))
     provider = ScriptedProvider(["here"])
-    await place.say("well?", provider)
+    await conversation.say("well?", provider)
     sent = [(message.role, message.content) for message in talk(provider.requests[0])]
     assert sent == [("user", "go"), ("user", "go on"), ("user", "well?")]
 
 
-async def test_the_system_prompt_arrives(place: Place) -> None:
+async def test_the_system_prompt_arrives(conversation: ModelConversation) -> None:
     provider = ScriptedProvider(["ok"])
-    await place.say("go", provider, instruction="Be brief.")
+    await conversation.say("go", provider, instruction="Be brief.")
     first = provider.requests[0].messages[0]
     assert first.role == "system"
     assert "Be brief." in first.content
@@ -305,11 +318,11 @@ class Weather(BaseModel):
     degrees: int
 
 
-async def test_a_structured_answer(place: Place) -> None:
+async def test_a_structured_answer(conversation: ModelConversation) -> None:
     provider = ScriptedProvider(rule=None)
     model = ModelAdapter(provider, "demo")
     agent = LlmAgent(name="root", model=model, output_schema=Weather, output_key="weather")
-    async with place.service() as service:
+    async with conversation.service() as service:
         runner = Runner(
             app_name=APP, agent=agent, session_service=service, auto_create_session=True
         )
@@ -319,17 +332,17 @@ async def test_a_structured_answer(place: Place) -> None:
         ) as events:
             async for _ in events:
                 pass
-    assert (await place.session()).state["weather"] == {
+    assert (await conversation.session()).state["weather"] == {
         "city": "You said: 12 degrees",
         "degrees": 12,
     }
 
 
-async def test_records_name_the_session_and_the_turn(place: Place) -> None:
+async def test_records_name_the_session_and_the_turn(conversation: ModelConversation) -> None:
     records: list[ModelCall] = []
     provider = ScriptedProvider([Reply(calls=(call(1),)), "ok"])
     model = ModelAdapter(provider, "demo", on_model_call=records.append)
-    events = await place.say("go", model, plugins=[CallerPlugin()])
+    events = await conversation.say("go", model, plugins=[CallerPlugin()])
     assert {record.session for record in records} == {(APP, USER, SESSION)}
     assert {record.turn for record in records} == {events[0].invocation_id}
     assert [record.agent for record in records] == ["root", "root"]

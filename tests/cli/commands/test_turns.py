@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from faults.turns.place import Place, process
+from faults.turns.workspace import Workspace, turn_process
 from lango.core.turns.states import NewTurn
 from lango.store.sessions.store import SqlSessionStore
 from lango.store.turns.submit import SqlTurnStore
@@ -159,8 +159,11 @@ def test_another_tenants_are_not_there(sqlite_url: str, tenant: str) -> None:
 
 def test_the_result_of_a_call_is_delivered_once(sqlite_url: str, tmp_path: Path) -> None:
     async def pending() -> tuple[str, str]:
-        async with process(Place(sqlite_url, "app", tmp_path)) as here, here.worker():
-            turn = await here.turns.wait(await here.say('call errand {"name": "a"}'))
+        async with (
+            turn_process(Workspace(sqlite_url, "app", tmp_path)) as process,
+            process.worker(),
+        ):
+            turn = await process.turns.wait(await process.say('call errand {"name": "a"}'))
             return turn.id, turn.waits_for[0]
 
     turn, call = asyncio.run(pending())

@@ -13,7 +13,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy import make_url
 
-from faults.turns.place import Place, Process, process
+from faults.turns.workspace import TurnProcess, Workspace, turn_process
 from lango.store.hold import read_hold
 from tests.docs.pages import DOCS, blocks
 from tests.docs.places import free_address, reader
@@ -40,13 +40,13 @@ async def restored_name() -> AsyncGenerator[str]:
         await on_server(direct(server_url()), f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
 
 
-async def keep_submitting(here: Process, acknowledged: list[str]) -> None:
+async def keep_submitting(process: TurnProcess, acknowledged: list[str]) -> None:
     """Submit one turn after the other, each with a tool call, and wait for its end."""
     while True:
         number = len(acknowledged)
         message = f'call mark {{"name": "t{number}"}}'
-        acknowledged.append(await here.say(message, session=f"s{number % 5}"))
-        await here.turns.wait(acknowledged[-1])
+        acknowledged.append(await process.say(message, session=f"s{number % 5}"))
+        await process.turns.wait(acknowledged[-1])
 
 
 async def states(url: str) -> dict[str, str]:
@@ -61,23 +61,23 @@ async def until_logged(text: str, caplog: pytest.LogCaptureFixture) -> None:
             await asyncio.sleep(0.02)
 
 
-async def dumped(shell: Shell, place: Place) -> tuple[list[str], list[str]]:
+async def dumped(shell: Shell, workspace: Workspace) -> tuple[list[str], list[str]]:
     """Take a dump while turns run: the turns acknowledged before, and three in known states."""
-    async with process(place) as here, here.worker():
-        runs = await here.say('call hold {"name": "go"}', session="busy")
-        queued = await here.say('call mark {"name": "later"}', session="busy")
-        waits = await here.say('call pay {"amount": 1}', session="asks")
-        await here.turns.wait(waits)
-        await place.effects.wait(lambda words: "held go" in words)
+    async with turn_process(workspace) as process, process.worker():
+        runs = await process.say('call hold {"name": "go"}', session="busy")
+        queued = await process.say('call mark {"name": "later"}', session="busy")
+        waits = await process.say('call pay {"amount": 1}', session="asks")
+        await process.turns.wait(waits)
+        await workspace.effects.wait(lambda words: "held go" in words)
         acknowledged = [runs, queued, waits]
-        submitting = asyncio.create_task(keep_submitting(here, acknowledged))
-        await place.effects.wait(lambda words: len(words) > ACKNOWLEDGED)
+        submitting = asyncio.create_task(keep_submitting(process, acknowledged))
+        await workspace.effects.wait(lambda words: len(words) > ACKNOWLEDGED)
         before = list(acknowledged)
         await shell.run(BACKUP.text)
         submitting.cancel()
         with suppress(asyncio.CancelledError):
             await submitting
-        (place.folder / "go").touch()
+        (workspace.folder / "go").touch()
     return before, [runs, queued, waits]
 
 
@@ -94,22 +94,22 @@ async def test_the_restore_drill(
         copy = make_url(original).set(database=name).render_as_string(hide_password=False)
         urls = {"DATABASE_URL": original, "RESTORED_URL": copy}
         async with Shell(tmp_path, reader(free_address()) | urls) as shell:
-            before, (runs, queued, waits) = await dumped(shell, Place(url, tenant, folders[0]))
+            before, (runs, queued, waits) = await dumped(shell, Workspace(url, tenant, folders[0]))
             await shell.run(RESTORE.text.replace(SHOWN_NAME, name))
             found = await states(copy)
             assert set(before) <= found.keys()
             assert [found[turn] for turn in (runs, queued, waits)] == [
                 *("running", "queued", "input_required")
             ]
-            place = Place(copy, tenant, folders[1])
-            async with process(place, dead_after=1.5) as there:
+            workspace = Workspace(copy, tenant, folders[1])
+            async with turn_process(workspace, dead_after=1.5) as there:
                 worker = there.worker()
                 starting = asyncio.create_task(worker.start_when_released())
                 await until_logged("This database was restored from a dump", caplog)
                 await shell.run(LOOK.text)
                 assert {runs, queued} <= set(shell.heard.split())
                 await shell.run(CANCEL.text.replace(SHOWN_TURN, runs))
-                assert (place.effects.words(), starting.done()) == ([], False)
+                assert (workspace.effects.words(), starting.done()) == ([], False)
                 assert await states(copy) == found
                 await shell.run(RELEASE.text)
                 await starting
@@ -117,7 +117,7 @@ async def test_the_restore_drill(
                 assert ended.pop(runs) == "cancelled"
                 assert ended.pop(waits) == "input_required"
                 assert set(ended.values()) == {"completed"}
-                assert "mark later" in place.effects.words()
-                assert not [words for words in place.effects.words() if words.endswith(" go")]
+                assert "mark later" in workspace.effects.words()
+                assert not [words for words in workspace.effects.words() if words.endswith(" go")]
                 assert await read_hold(there.store.database) is None
                 await worker.stop(0)

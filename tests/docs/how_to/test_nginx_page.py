@@ -63,13 +63,13 @@ def certificate(tmp_path: Path) -> Path:
 def proxied(folder: Path, server: str, proxy: str) -> Generator[None]:
     """nginx with the page's configuration, in front of a server."""
     [shown] = blocks(PAGE, "nginx")
-    here = {
+    replacements = {
         ADDRESS: server,
         "listen 443 ssl": f"listen {proxy} ssl",
         "/etc/ssl/": f"{folder}/",
     }
     text = shown.text
-    for words, instead in here.items():
+    for words, instead in replacements.items():
         assert words in text
         text = text.replace(words, instead)
     (folder / "lango.conf").write_text(text)

@@ -7,16 +7,16 @@ import sys
 from pathlib import Path
 from uuid import uuid4
 
-from faults.turns.place import Place
-from tests.server.places import live, served_app
+from faults.turns.workspace import Workspace
+from tests.server.served_apps import live, served_app
 
 PAGE = Path(__file__).resolve().parents[3] / "docs/how-to/openai-clients.md"
 
 
 async def test_the_example_runs(sqlite_url: str, tmp_path: Path, tenant: str) -> None:
     [example] = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    place = Place(sqlite_url, f"app_{uuid4().hex}", tmp_path)
-    async with served_app(place, tenant) as opened, live(opened, opened.worker()) as server:
+    workspace = Workspace(sqlite_url, f"app_{uuid4().hex}", tmp_path)
+    async with served_app(workspace, tenant) as opened, live(opened, opened.worker()) as server:
         ran = await asyncio.create_subprocess_exec(
             *(sys.executable, "-c", example),
             env=os.environ | {"LANGO_URL": server.url, "LANGO_KEY": "ann"},

@@ -125,7 +125,7 @@ async def test_no_fallback_for_what_lies_with_us() -> None:
     assert other.asked == []
 
 
-class Story:
+class LongDraft:
     """A draft that models take by their windows, and that can be made shorter once for each."""
 
     def __init__(self, length: int) -> None:
@@ -154,7 +154,7 @@ async def test_what_is_too_long_is_sent_shorter_to_the_same_model_and_then_to_an
     first = Model(ContextTooLongError(), ContextTooLongError())
     second = Model(ContextTooLongError(), "Hello.")
     provider = PolicyProvider(first, FAST, fallbacks=[Fallback(second, "b")])
-    assert text_of(await events_of(provider.answer(Story(100)))) == "Hello."
+    assert text_of(await events_of(provider.answer(LongDraft(100)))) == "Hello."
     assert (lengths(first), lengths(second)) == ([100, 50], [100, 50])
 
 
@@ -162,10 +162,10 @@ async def test_a_model_with_too_small_a_window_is_passed_over() -> None:
     first, small, large = Model(AuthenticationError()), Model("Small."), Model("Large.")
     fallbacks = [Fallback(small, "small", 50), Fallback(large, "large", 500)]
     provider = PolicyProvider(first, FAST, fallbacks=fallbacks)
-    assert text_of(await events_of(provider.answer(Story(100)))) == "Large."
+    assert text_of(await events_of(provider.answer(LongDraft(100)))) == "Large."
     assert small.asked == []
     provider = PolicyProvider(first, FAST, fallbacks=fallbacks[:1])
-    error = error_of(await events_of(provider.answer(Story(100))))
+    error = error_of(await events_of(provider.answer(LongDraft(100))))
     assert isinstance(error, AuthenticationError)
     assert small.asked == []
 

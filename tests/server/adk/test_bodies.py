@@ -6,7 +6,7 @@ import pytest
 
 from lango.adk.sessions.service import SessionServiceAdapter
 from tests.server.adk.twins import Caller
-from tests.server.places import ServedApp
+from tests.server.served_apps import ServedApp
 
 CALL: dict[str, Any] = {"functionCall": {"id": "c1", "name": "pay", "args": {}}}
 RESPONSE: dict[str, Any] = {
@@ -100,7 +100,7 @@ async def test_a_restored_event_has_no_metadata_of_lango_s_own(adk_small: Served
         caller = Caller(web, adk_small.agent)
         web.base_url = "http://localhost/adk/"
         assert (await caller.create(events=[event_body])).status_code == 200
-    service = SessionServiceAdapter(adk_small.here.store, tenant=adk_small.tenant)
+    service = SessionServiceAdapter(adk_small.process.store, tenant=adk_small.tenant)
     loaded = await service.get_session(app_name=adk_small.agent, user_id="ann", session_id="s1")
     assert loaded is not None
     metadata = loaded.events[0].custom_metadata or {}

@@ -8,10 +8,10 @@ from google.adk.cli.api_server import RunAgentRequest
 from google.adk.cli.conformance.adk_web_server_client import AdkWebServerClient
 from google.genai import types
 
-from faults.turns.place import Place
+from faults.turns.workspace import Workspace
 from lango.server.auth.callers import Caller, Identity
 from lango.server.auth.identity import local_caller
-from tests.server.places import ServedApp, live, served_app
+from tests.server.served_apps import ServedApp, live, served_app
 
 
 class Local(Identity):
@@ -44,7 +44,7 @@ async def talk(client: AdkWebServerClient, opened: ServedApp) -> None:
 
 
 @pytest.mark.parametrize("path", ["/adk", "/"])
-async def test_adk_s_own_client(sqlite_place: Place, tenant: str, path: str) -> None:
+async def test_adk_s_own_client(sqlite_place: Workspace, tenant: str, path: str) -> None:
     async with served_app(sqlite_place, tenant, adk_routes=path) as opened:
         opened.app.state.identity = Local(tenant)
         async with (

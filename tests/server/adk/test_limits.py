@@ -11,18 +11,18 @@ import pytest_asyncio
 from google.adk.events.event import Event
 from google.adk.sessions.session import Session
 
-from faults.turns.place import Place
+from faults.turns.workspace import Workspace
 from lango.adk.sessions.service import SessionServiceAdapter
 from lango.config.server import FileSettings, QuotaSettings
 from lango.errors import StoreUnavailableError
 from tests.server.adk.twins import Caller
-from tests.server.places import ServedApp, served_app
+from tests.server.served_apps import ServedApp, served_app
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
 @pytest_asyncio.fixture
-async def tight(sqlite_place: Place, tenant: str) -> AsyncIterator[ServedApp]:
+async def tight(sqlite_place: Workspace, tenant: str) -> AsyncIterator[ServedApp]:
     """A server that takes small pictures, few bytes and a short history."""
     files = FileSettings(max_bytes=200, types=["image/png"])
     quotas = QuotaSettings(file_bytes=250, history_tokens=10_000)

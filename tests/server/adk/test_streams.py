@@ -8,8 +8,8 @@ from typing import Any
 import httpx
 import pytest
 
-from faults.turns.place import Place
 from faults.turns.processes import workers
+from faults.turns.workspace import Workspace
 from lango.core.turns.events import Completed, Event, MessageCompleted, MessageDelta, Started
 from lango.core.turns.positions import Position
 from lango.store.turns.log import LoggedEvent
@@ -18,7 +18,7 @@ from lango.turns.adk_events import AdkEvents
 from lango.turns.service import Turns
 from tests.server.adk import agents
 from tests.server.adk.twins import Caller, finals, frames_in, partial_text, worker_of
-from tests.server.places import ServedApp, live
+from tests.server.served_apps import ServedApp, live
 
 WORDS = " ".join(f"word{number}" for number in range(40))
 ANSWER = f"You said: {WORDS}"
@@ -34,11 +34,13 @@ def texts(session: dict[str, Any]) -> list[str]:
     return ["".join(part["text"] for part in event["content"]["parts"]) for event in events]
 
 
-async def test_a_stream_goes_on_when_its_worker_dies(adk_served: ServedApp, place: Place) -> None:
+async def test_a_stream_goes_on_when_its_worker_dies(
+    adk_served: ServedApp, workspace: Workspace
+) -> None:
     with ExitStack() as running:
-        (doomed,) = running.enter_context(workers(place, delay=0.05))
+        (doomed,) = running.enter_context(workers(workspace, delay=0.05))
         async with live(adk_served) as served, served.client(root="/adk/") as web:
-            caller, text = Caller(web, place.app), ""
+            caller, text = Caller(web, workspace.app), ""
             await begin(caller)
             body = caller.body(WORDS, streaming=True)
             async with web.stream("POST", "run_sse", json=body) as response:
@@ -46,7 +48,7 @@ async def test_a_stream_goes_on_when_its_worker_dies(adk_served: ServedApp, plac
                     text += f"{line}\n"
                     if "word5" in text and doomed.is_alive:
                         await asyncio.to_thread(doomed.kill)
-                        await asyncio.to_thread(running.enter_context, workers(place))
+                        await asyncio.to_thread(running.enter_context, workers(workspace))
             session = await caller.get()
     frames = frames_in(text)
     assert partial_text(frames) == ANSWER
@@ -143,7 +145,7 @@ async def test_a_stream_says_that_its_session_was_deleted(adk_small: ServedApp) 
         await begin(caller)
         body = caller.body('call hold {"name": "never"}', streaming=True)
         async with web.stream("POST", "run_sse", json=body) as response:
-            await adk_small.here.place.effects.wait(lambda words: "held never" in words)
+            await adk_small.process.workspace.effects.wait(lambda words: "held never" in words)
             await web.delete(f"{caller.sessions}/s1")
             async for line in response.aiter_lines():
                 text += f"{line}\n"
@@ -183,7 +185,7 @@ class _FixedTurns(Turns):
     """Turns whose log has these events."""
 
     def __init__(self, served: ServedApp, *events: Event) -> None:
-        super().__init__(served.here.store, served.here.engine, tenant=served.tenant)
+        super().__init__(served.process.store, served.process.engine, tenant=served.tenant)
         self._log_events = events
 
     async def events(
@@ -197,7 +199,7 @@ class _FixedTurns(Turns):
 async def shown(served: ServedApp, *events: Event) -> list[str]:
     """The texts of the partial events of a log."""
     turn = await served.turns().submit(served.agent, "hi", user="ann")
-    read = AdkEvents(served.here.store, _FixedTurns(served, *events), turn, app_state=True)
+    read = AdkEvents(served.process.store, _FixedTurns(served, *events), turn, app_state=True)
     return [partial_text([event]) async for event in read.read(partials=True)]
 
 

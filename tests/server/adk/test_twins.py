@@ -17,7 +17,7 @@ from tests.server.adk.twins import (
     partial_text,
     twins,
 )
-from tests.server.places import ServedApp
+from tests.server.served_apps import ServedApp
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*is deprecated in favor of Workflow"),

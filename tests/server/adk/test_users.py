@@ -9,7 +9,7 @@ from fastapi.routing import APIRoute
 from lango.server.adk import artifacts, runs, sessions
 from lango.server.auth.callers import Caller as Known
 from tests.server.adk.twins import Caller
-from tests.server.places import CHAT, ServedApp, live
+from tests.server.served_apps import CHAT, ServedApp, live
 
 OPEN = {"adk_list_apps", "adk_version"}
 SHOWS_NOTHING = {

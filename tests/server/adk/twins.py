@@ -24,7 +24,7 @@ from lango.adk.durable.run import DurableAgent
 from lango.adk.runner import AgentRunner
 from lango.adk.sessions.service import SessionServiceAdapter
 from lango.turns.worker import TurnWorker
-from tests.server.places import PATIENCE, Live, ServedApp, live
+from tests.server.served_apps import PATIENCE, Live, ServedApp, live
 
 MakeAgent = Callable[[], BaseAgent]
 CHANGING = frozenset({"invocationId", "timestamp", "lastUpdateTime", "createTime", "canonicalUri"})
@@ -34,10 +34,10 @@ _CALL_ID = re.compile(r"adk-[0-9a-f-]{36}")
 
 def worker_of(served: ServedApp, make: MakeAgent) -> TurnWorker:
     """A worker with this agent alone."""
-    store = served.here.store
+    store = served.process.store
     services = SessionServiceAdapter(store), SqlArtifactService(store)
     durable = DurableAgent(AgentRunner(make(), *services, name=served.agent), store)
-    return TurnWorker(store, served.here.engine, {served.agent: durable})
+    return TurnWorker(store, served.process.engine, {served.agent: durable})
 
 
 class _Loader(BaseAgentLoader):

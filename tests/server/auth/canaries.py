@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 from fastapi import FastAPI
 
-from faults.turns.place import Process
+from faults.turns.workspace import TurnProcess
 from lango.config.server import OidcSettings
 from lango.core.ids import new_id
 from lango.core.keys import KeyLimits, KeyText
@@ -20,7 +20,7 @@ from lango.server.auth.oidc import Tokens
 from lango.server.backend import ServerOptions
 from lango.store.keys import KeyStore
 from tests.server.auth.issuers import AUDIENCE, Issuer, new_key, signed
-from tests.server.places import PlaceBackend, ServedApp
+from tests.server.served_apps import ProcessBackend, ServedApp
 
 OF_THE_CLIENT = ("httpx", "httpcore")  # that of these trials notes what it sends
 REQUESTS: list[tuple[str, str, dict[str, Any]]] = [
@@ -98,16 +98,20 @@ def listening() -> Generator[Canaries]:
         root.removeHandler(kept)
 
 
-def app_of(here: Process, issuer: Issuer) -> FastAPI:
+def app_of(process: TurnProcess, issuer: Issuer) -> FastAPI:
     """A server that knows keys, and the tokens of an issuer."""
     oidc = OidcSettings(issuer=issuer.url, audience=AUDIENCE)
-    identity = Credentials(Keys(here.store.database), Tokens(oidc))
-    return create_app(PlaceBackend(here), identity, ServerOptions(apps=(here.place.app,)))
+    identity = Credentials(Keys(process.store.database), Tokens(oidc))
+    return create_app(
+        ProcessBackend(process), identity, ServerOptions(apps=(process.workspace.app,))
+    )
 
 
-async def credentials(here: Process, issuer: Issuer, canaries: Canaries, tenant: str) -> list[str]:
+async def credentials(
+    process: TurnProcess, issuer: Issuer, canaries: Canaries, tenant: str
+) -> list[str]:
     """Good ones and bad ones."""
-    keys = KeyStore(here.store.database)
+    keys = KeyStore(process.store.database)
     good = await keys.create(tenant, user="ann")
     revoked = await keys.create(tenant, user="ann")
     await keys.revoke(tenant, revoked.key.id)

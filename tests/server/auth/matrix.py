@@ -13,8 +13,8 @@ from lango.store.keys import KeyStore
 from lango.store.memory.store import NewMemory, SqlMemoryStore
 from lango.store.schema.tables import credentials
 from lango.store.sessions.entries import SessionRef
-from tests.server.places import ServedApp
 from tests.server.routes.operations import FILE, OPERATIONS, Ids, Operation, credential_of
+from tests.server.served_apps import ServedApp
 from tests.support.credential_agents import with_keys
 
 BODIES: dict[str, dict[str, Any]] = {
@@ -114,15 +114,15 @@ async def existing(served: ServedApp) -> Ids:
 
 async def remembered(served: ServedApp) -> str:
     """The id of an entry of ann's memory."""
-    store, user = SqlMemoryStore(served.here.store.database), served.user("ann")
+    store, user = SqlMemoryStore(served.process.store.database), served.user("ann")
     await store.add(SessionRef(user), [NewMemory(new_id("fact"), "", "user", 1.0, TITLE)])
     return str((await store.page(user, 1))[0].pk)
 
 
 async def _credential(served: ServedApp, wanted: str) -> None:
     """A credential of ann's, with that id."""
-    with_keys(served.here)
-    store, owner = served.here.store, Owner(served.tenant, served.agent, "ann")
+    with_keys(served.process)
+    store, owner = served.process.store, Owner(served.tenant, served.agent, "ann")
     await store.credentials.save(owner, wanted, CREDENTIAL, "api_key")
     renamed = sa.update(credentials).where(credentials.c.name == wanted).values(id=wanted)
     await store.database.write(lambda connection: connection.execute(renamed))
@@ -141,7 +141,7 @@ class Matrix:
         self._served = served
         self._keys = keys
         self._by_name = served.app.state.identity
-        self._by_key = Credentials(Keys(served.here.store.database))
+        self._by_key = Credentials(Keys(served.process.store.database))
 
     async def wrongs(self, operation: Operation) -> list[str]:
         """What an operation answers otherwise than it should."""
@@ -184,7 +184,7 @@ class Matrix:
 
 async def matrix(served: ServedApp) -> Matrix:
     """A matrix on a server, with keys for everybody."""
-    store, tenant = KeyStore(served.here.store.database), served.tenant
+    store, tenant = KeyStore(served.process.store.database), served.tenant
     other = served.callers["other-ann"].tenant
     made = {
         "ann": await store.create(tenant, user="ann"),

@@ -8,7 +8,7 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from faults.turns.place import Place, Process, process
+from faults.turns.workspace import TurnProcess, Workspace, turn_process
 from lango.core.keys import KeyText
 from lango.server.auth.identity import Credentials, Keys
 from lango.server.listening import listen
@@ -24,8 +24,8 @@ from tests.server.auth.canaries import (
     send_everywhere,
 )
 from tests.server.auth.issuers import Issuer, issuing, new_key
-from tests.server.doors import door, knock, refused
-from tests.server.places import ServedApp
+from tests.server.auth_app import auth_app, refused, request_to
+from tests.server.served_apps import ServedApp
 
 PASSWORD = "pw-canary-1b6f"
 
@@ -43,8 +43,8 @@ async def issuer() -> AsyncIterator[Issuer]:
 
 
 @pytest_asyncio.fixture
-async def here(place: Place) -> AsyncIterator[Process]:
-    async with process(place, dead_after=60.0) as opened:
+async def process(workspace: Workspace) -> AsyncIterator[TurnProcess]:
+    async with turn_process(workspace, dead_after=60.0) as opened:
         yield opened
 
 
@@ -60,10 +60,10 @@ def test_a_leak_would_be_seen(canaries: Canaries, where: str) -> None:
 
 @pytest.mark.parametrize("number", range(len(REQUESTS)))
 async def test_no_answer_and_no_log_holds_a_credential(
-    here: Process, issuer: Issuer, canaries: Canaries, tenant: str, number: int
+    process: TurnProcess, issuer: Issuer, canaries: Canaries, tenant: str, number: int
 ) -> None:
-    texts = await credentials(here, issuer, canaries, tenant)
-    statuses = await send_everywhere(app_of(here, issuer), number, texts, canaries)
+    texts = await credentials(process, issuer, canaries, tenant)
+    statuses = await send_everywhere(app_of(process, issuer), number, texts, canaries)
     assert max(statuses) < 500
     assert canaries.leaks() == []
 
@@ -74,10 +74,10 @@ async def test_what_is_said_is_in_no_log(canaries: Canaries, served: ServedApp) 
 
 
 async def test_an_issuer_that_is_down(
-    here: Process, issuer: Issuer, canaries: Canaries, tenant: str
+    process: TurnProcess, issuer: Issuer, canaries: Canaries, tenant: str
 ) -> None:
-    transport = httpx.ASGITransport(app_of(here, issuer))
-    texts = await credentials(here, issuer, canaries, tenant)
+    transport = httpx.ASGITransport(app_of(process, issuer))
+    texts = await credentials(process, issuer, canaries, tenant)
     await issuer.stop()
     statuses: set[int] = set()
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
@@ -92,25 +92,25 @@ async def test_an_issuer_that_is_down(
 async def test_a_database_that_is_down(canaries: Canaries, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lango.store.db.retry.RETRIES", 1)
     store = SqlSessionStore(f"postgresql://ann:{PASSWORD}@127.0.0.1:1/none")
-    app = door(Credentials(Keys(store.database)))
+    app = auth_app(Credentials(Keys(store.database)))
     canaries.secrets.append(PASSWORD)
-    answer = await knock(app, bearer=canaries.plant(KeyText.new().text))
+    answer = await request_to(app, bearer=canaries.plant(KeyText.new().text))
     refused(canaries.saw(answer), 503, "database")
     assert answer.json()["error_id"] in "".join(canaries.logs)
     assert canaries.leaks() == []
 
 
 async def test_over_a_real_connection(
-    here: Process, issuer: Issuer, canaries: Canaries, tenant: str
+    process: TurnProcess, issuer: Issuer, canaries: Canaries, tenant: str
 ) -> None:
     listening, stop, ready = listen("127.0.0.1", 0), StopSignal(), asyncio.Event()
     port = listening.getsockname()[1]
-    app = app_of(here, issuer)
+    app = app_of(process, issuer)
     serving = asyncio.create_task(serve(app, listening, stop=stop, on_ready=ready.set))
     waiting = asyncio.create_task(ready.wait())
     await asyncio.wait({serving, waiting}, return_when=asyncio.FIRST_COMPLETED)
     try:
-        for text in await credentials(here, issuer, canaries, tenant):
+        for text in await credentials(process, issuer, canaries, tenant):
             for broken in (
                 f"GET /v1/agents?key={text} HTTP/1.1\r\nHost: localhost\r\n\r\n",
                 f"GET /v1/agents HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {text}\r\n\r\n",

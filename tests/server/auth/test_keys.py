@@ -13,14 +13,14 @@ from lango.server.auth.identity import Credentials, Keys
 from lango.server.auth.limits import MAX_ATTEMPTS, MAX_CONCURRENT_LOOKUPS
 from lango.store.keys import ApiKey, KeyStore, MadeKey
 from lango.store.sessions.store import SqlSessionStore
-from tests.server.doors import Clock, knock, refused
+from tests.server.auth_app import Clock, refused, request_to
 
 UNKNOWN = "unknown here, has expired or was revoked"
 
 
 async def who(app: FastAPI, made: MadeKey, user: str | None = None) -> dict[str, Any]:
     headers = {} if user is None else {"lango-user": user}
-    answer = await knock(app, bearer=made.text, headers=headers)
+    answer = await request_to(app, bearer=made.text, headers=headers)
     assert answer.status_code == 200, answer.text
     return answer.json()
 
@@ -36,7 +36,7 @@ async def test_a_key_says_who_calls(app: FastAPI, keys: KeyStore, tenant: str) -
 
 
 async def test_no_credential(app: FastAPI) -> None:
-    refused(await knock(app), 401, "needs an API key or a token")
+    refused(await request_to(app), 401, "needs an API key or a token")
 
 
 @pytest.mark.parametrize(
@@ -51,23 +51,23 @@ async def test_no_credential(app: FastAPI) -> None:
     ids=["empty", "no-key", "blank", "basic", "two"],
 )
 async def test_a_header_that_is_none(app: FastAPI, sent: list[tuple[str, str]]) -> None:
-    refused(await knock(app, headers=sent), 401, "is not as it should be")
+    refused(await request_to(app, headers=sent), 401, "is not as it should be")
 
 
 async def test_a_wrong_key(app: FastAPI, keys: KeyStore, tenant: str) -> None:
     made = await keys.create(tenant, user="ann")
     nearly = KeyText(made.key.id, KeyText.new().secret).text
     for wrong in ("x", "lango_x", KeyText.new().text, nearly, made.text + "x", made.text[:-1]):
-        refused(await knock(app, bearer=wrong), 401, UNKNOWN)
+        refused(await request_to(app, bearer=wrong), 401, UNKNOWN)
     await keys.revoke(tenant, made.key.id)
-    refused(await knock(app, bearer=made.text), 401, UNKNOWN)
+    refused(await request_to(app, bearer=made.text), 401, UNKNOWN)
 
 
 async def test_the_scheme_may_be_written_in_any_case(
     app: FastAPI, keys: KeyStore, tenant: str
 ) -> None:
     made = await keys.create(tenant, user="ann")
-    answer = await knock(app, headers={"authorization": f"bEARER {made.text}"})
+    answer = await request_to(app, headers={"authorization": f"bEARER {made.text}"})
     assert answer.status_code == 200
 
 
@@ -81,8 +81,8 @@ async def test_a_key_in_a_url_is_refused_though_it_is_good(
         "/who?access_token=x",
         "/who?API_KEY=x",
     ):
-        refused(await knock(app, path), 401, "does not belong in a URL")
-        refused(await knock(app, path, bearer=made.text), 401, "does not belong in a URL")
+        refused(await request_to(app, path), 401, "does not belong in a URL")
+        refused(await request_to(app, path, bearer=made.text), 401, "does not belong in a URL")
 
 
 async def test_a_revoked_key_is_forgotten_soon(
@@ -94,9 +94,9 @@ async def test_a_revoked_key_is_forgotten_soon(
     clock.time += identity.TRUST / 2
     await who(app, made)  # not looked up for each request
     clock.time += identity.TRUST
-    refused(await knock(app, bearer=made.text), 401, UNKNOWN)
+    refused(await request_to(app, bearer=made.text), 401, UNKNOWN)
     clock.time -= identity.TRUST
-    refused(await knock(app, bearer=made.text), 401, UNKNOWN)
+    refused(await request_to(app, bearer=made.text), 401, UNKNOWN)
 
 
 async def test_keys_that_were_looked_up_do_not_pile_up(
@@ -107,7 +107,7 @@ async def test_keys_that_were_looked_up_do_not_pile_up(
     for made in (first, second, first):
         assert (await who(app, made))["user"] == made.key.user
     await keys.revoke(tenant, second.key.id)
-    refused(await knock(app, bearer=second.text), 401, UNKNOWN)
+    refused(await request_to(app, bearer=second.text), 401, UNKNOWN)
 
 
 async def test_both_keys_work_while_one_replaces_the_other(
@@ -129,7 +129,9 @@ async def test_act_as_without_a_user(app: FastAPI, keys: KeyStore, tenant: str) 
     made = await keys.create(tenant, scopes=["act_as"])
     assert (await who(app, made))["user"] is None
     refused(
-        await knock(app, "/turn", method="POST", bearer=made.text), 403, "This key acts for no user"
+        await request_to(app, "/turn", method="POST", bearer=made.text),
+        403,
+        "This key acts for no user",
     )
 
 
@@ -147,7 +149,7 @@ async def test_the_header_without_the_scope(
     app: FastAPI, keys: KeyStore, tenant: str, scopes: list[str], user: str
 ) -> None:
     made = await keys.create(tenant, user="ann", scopes=scopes)
-    answer = await knock(app, bearer=made.text, headers={"lango-user": user})
+    answer = await request_to(app, bearer=made.text, headers={"lango-user": user})
     refused(answer, 403, "needs a credential with the scope act_as")
 
 
@@ -166,7 +168,7 @@ async def test_a_user_that_cannot_be_one(
     app: FastAPI, keys: KeyStore, tenant: str, sent: list[tuple[str, str]]
 ) -> None:
     made = await keys.create(tenant, scopes=["act_as"])
-    refused(await knock(app, bearer=made.text, headers=sent), 422, "user")
+    refused(await request_to(app, bearer=made.text, headers=sent), 422, "user")
 
 
 async def test_a_key_without_chat_holds_no_conversation(
@@ -174,7 +176,7 @@ async def test_a_key_without_chat_holds_no_conversation(
 ) -> None:
     made = await keys.create(tenant, user="ann", scopes=["admin"])
     assert (await who(app, made))["scopes"] == ["admin"]
-    answer = await knock(app, "/turn", method="POST", bearer=made.text)
+    answer = await request_to(app, "/turn", method="POST", bearer=made.text)
     refused(answer, 403, "the scope chat")
 
 
@@ -186,7 +188,7 @@ async def test_a_secret_is_good_for_its_own_key_alone(
     secret = KeyText.read(made.text)
     assert secret is not None
     await who(app, made)
-    refused(await knock(app, bearer=KeyText("0" * 16, secret.secret).text), 401, UNKNOWN)
+    refused(await request_to(app, bearer=KeyText("0" * 16, secret.secret).text), 401, UNKNOWN)
 
 
 ELSEWHERE = ("192.0.2.1", 1_234)
@@ -199,18 +201,18 @@ async def test_an_address_that_guesses_has_to_wait(
     made, late = await keys.create(tenant, user="ann"), await keys.create(tenant, user="bob")
     await who(app, made)
     for _ in range(MAX_ATTEMPTS):
-        refused(await knock(app, bearer=KeyText.new().text), 401, UNKNOWN)
-    answer = await knock(app, bearer=KeyText.new().text)
+        refused(await request_to(app, bearer=KeyText.new().text), 401, UNKNOWN)
+    answer = await request_to(app, bearer=KeyText.new().text)
     assert (answer.status_code, answer.headers["retry-after"]) == (429, "1")
     assert answer.json()["title"].startswith(WAIT)
     clock.time += 10 * identity.TRUST  # what was good before is looked up again
     for _ in range(MAX_ATTEMPTS):
-        await knock(app, bearer=KeyText.new().text)
-    assert (await knock(app, bearer=late.text)).status_code == 429
+        await request_to(app, bearer=KeyText.new().text)
+    assert (await request_to(app, bearer=late.text)).status_code == 429
     assert await who(app, made)
-    assert (await knock(app, bearer=late.text, client=ELSEWHERE)).status_code == 200
+    assert (await request_to(app, bearer=late.text, client=ELSEWHERE)).status_code == 200
     clock.time += 1
-    assert (await knock(app, bearer=late.text)).status_code == 200
+    assert (await request_to(app, bearer=late.text)).status_code == 200
 
 
 async def test_many_good_keys_of_one_address_do_not_wait(
@@ -226,7 +228,7 @@ async def test_good_keys_that_come_together_are_not_taken_for_guesses(
     """As after a restart, behind one address."""
     made = [await keys.create(tenant, user=f"user-{number}") for number in range(20)]
     each_often = [key.text for key in made for _ in range(MAX_ATTEMPTS // 5)]
-    answers = await asyncio.gather(*(knock(app, bearer=text) for text in each_often))
+    answers = await asyncio.gather(*(request_to(app, bearer=text) for text in each_often))
     assert {answer.status_code for answer in answers} == {200}
 
 
@@ -241,7 +243,7 @@ async def test_guesses_that_come_together_get_no_further_than_others(
         return await find(self, given)
 
     monkeypatch.setattr(KeyStore, "find", count)
-    guesses = [knock(app, bearer=KeyText.new().text) for _ in range(4 * MAX_ATTEMPTS)]
+    guesses = [request_to(app, bearer=KeyText.new().text) for _ in range(4 * MAX_ATTEMPTS)]
     answers = await asyncio.gather(*guesses)
     assert {answer.status_code for answer in answers} == {401, 429}
     assert len(lookups) < MAX_ATTEMPTS + 2 * MAX_CONCURRENT_LOOKUPS
@@ -254,8 +256,8 @@ async def test_a_good_key_goes_on_while_it_is_looked_up_again(
     await who(app, made)
     clock.time += 10 * identity.TRUST
     for _ in range(MAX_ATTEMPTS):
-        await knock(app, bearer=KeyText.new().text)
-    answers = await asyncio.gather(*(knock(app, bearer=made.text) for _ in range(20)))
+        await request_to(app, bearer=KeyText.new().text)
+    answers = await asyncio.gather(*(request_to(app, bearer=made.text) for _ in range(20)))
     assert {answer.status_code for answer in answers} == {200}
 
 
@@ -272,10 +274,10 @@ async def test_a_key_that_is_unknown_is_looked_up_once_in_a_while(
     monkeypatch.setattr(KeyStore, "find", count)
     wrong = KeyText.new()
     for _ in range(2 * MAX_ATTEMPTS):
-        refused(await knock(app, bearer=wrong.text), 401, UNKNOWN)
+        refused(await request_to(app, bearer=wrong.text), 401, UNKNOWN)
     assert lookups == [wrong]
     clock.time += identity.TRUST + 1
-    refused(await knock(app, bearer=wrong.text), 401, UNKNOWN)
+    refused(await request_to(app, bearer=wrong.text), 401, UNKNOWN)
     assert lookups == [wrong, wrong]
 
 

@@ -30,7 +30,7 @@ from tests.server.auth.issuers import (
     shared_secret,
     signed,
 )
-from tests.server.doors import Clock, door, knock, refused
+from tests.server.auth_app import Clock, auth_app, refused, request_to
 from tests.store.rows import created, key
 
 NOT_READABLE = "neither an API key nor a token that can be read"
@@ -54,7 +54,7 @@ async def store(sqlite_url: str) -> AsyncIterator[SqlSessionStore]:
         yield opened
 
 
-class Doors:
+class AuthApps:
     """Doors that take an issuer's tokens, each with other settings."""
 
     def __init__(self, store: SqlSessionStore, clock: Clock) -> None:
@@ -65,55 +65,55 @@ class Doors:
         given = {"issuer": issuer.url, "audience": AUDIENCE, "tenant": "acme", **settings}
         oidc = OidcSettings.model_validate(given)
         source = KeySource(oidc.issuer, oidc.jwks_url, clock=self._clock)
-        return door(Credentials(Keys(self._store.database), Tokens(oidc, source)))
+        return auth_app(Credentials(Keys(self._store.database), Tokens(oidc, source)))
 
 
 @pytest.fixture
-def doors(store: SqlSessionStore, clock: Clock) -> Doors:
-    return Doors(store, clock)
+def auth_apps(store: SqlSessionStore, clock: Clock) -> AuthApps:
+    return AuthApps(store, clock)
 
 
 async def who(app: FastAPI, token: str, **headers: str) -> dict[str, Any]:
-    answer = await knock(app, bearer=token, headers=headers)
+    answer = await request_to(app, bearer=token, headers=headers)
     assert answer.status_code == 200, answer.text
     return answer.json()
 
 
 @pytest.mark.parametrize("algorithm", ["RS256", "ES256", "EdDSA", "Ed25519"])
-async def test_a_good_token(doors: Doors, algorithm: str) -> None:
+async def test_a_good_token(auth_apps: AuthApps, algorithm: str) -> None:
     async with issuing(new_key(algorithm)) as issuer:
-        result = await who(doors(issuer), issuer.token(algorithm))
+        result = await who(auth_apps(issuer), issuer.token(algorithm))
         assert result.pop("key_id").startswith("oidc_")
         assert result == {"tenant": "acme", "user": "ann", "scopes": ["chat"]}
         assert issuer.asked == [DISCOVERY, JWKS]
 
 
-async def test_keys_where_the_settings_say(doors: Doors, issuer: Issuer) -> None:
-    app = doors(issuer, jwks_url=issuer.url + "/elsewhere")
+async def test_keys_where_the_settings_say(auth_apps: AuthApps, issuer: Issuer) -> None:
+    app = auth_apps(issuer, jwks_url=issuer.url + "/elsewhere")
     await who(app, issuer.token())
     await who(app, issuer.token())
     assert issuer.asked == ["/elsewhere"]
 
 
 async def test_keys_and_tokens_side_by_side(
-    doors: Doors, issuer: Issuer, store: SqlSessionStore, tenant: str
+    auth_apps: AuthApps, issuer: Issuer, store: SqlSessionStore, tenant: str
 ) -> None:
-    app, made = doors(issuer), await KeyStore(store.database).create(tenant, user="bob")
+    app, made = auth_apps(issuer), await KeyStore(store.database).create(tenant, user="bob")
     assert (await who(app, made.text))["tenant"] == tenant
     assert (await who(app, issuer.token()))["tenant"] == "acme"
 
 
-async def test_tenant_user_and_scopes_from_claims(doors: Doors, issuer: Issuer) -> None:
-    app = doors(issuer, tenant="", tenant_claim="org", user_claim="email", scopes_claim="scope")
+async def test_tenant_user_and_scopes_from_claims(auth_apps: AuthApps, issuer: Issuer) -> None:
+    app = auth_apps(issuer, tenant="", tenant_claim="org", user_claim="email", scopes_claim="scope")
     token = issuer.token(org="globex", email="a@b.c", scope="openid chat admin")
     result = await who(app, token)
-    assert result.pop("key_id") != (await who(doors(issuer), issuer.token()))["key_id"]
+    assert result.pop("key_id") != (await who(auth_apps(issuer), issuer.token()))["key_id"]
     assert result == {"tenant": "globex", "user": "a@b.c", "scopes": ["admin", "chat"]}
     listed = issuer.token(org="globex", email="a@b.c", scope=["act_as", "x"])
     assert (await who(app, listed, **{"lango-user": "zoe"}))["user"] == "zoe"
     none = issuer.token(org="globex", email="a@b.c")
     assert (await who(app, none))["scopes"] == []
-    refused(await knock(app, "/turn", method="POST", bearer=none), 403, "the scope chat")
+    refused(await request_to(app, "/turn", method="POST", bearer=none), 403, "the scope chat")
     good: dict[str, Any] = {"org": "globex", "email": "a@b.c"}
     wrong: Any
     for claim, wrong in (
@@ -123,14 +123,14 @@ async def test_tenant_user_and_scopes_from_claims(doors: Doors, issuer: Issuer) 
         ("email", None),
         ("email", "\x00"),
     ):
-        refused(await knock(app, bearer=issuer.token(**{**good, claim: wrong})), 401, claim)
+        refused(await request_to(app, bearer=issuer.token(**{**good, claim: wrong})), 401, claim)
 
 
 async def test_a_token_may_not_act_as_others_unless_it_says_so(
-    doors: Doors, issuer: Issuer
+    auth_apps: AuthApps, issuer: Issuer
 ) -> None:
-    answer = await knock(
-        doors(issuer), bearer=issuer.token(scope="act_as"), headers={"lango-user": "zoe"}
+    answer = await request_to(
+        auth_apps(issuer), bearer=issuer.token(scope="act_as"), headers={"lango-user": "zoe"}
     )
     refused(answer, 403, "needs a credential with the scope act_as")
 
@@ -154,51 +154,55 @@ NOT_FOR_US: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize("number", range(len(NOT_FOR_US)))
-async def test_a_token_that_is_not_for_us(doors: Doors, issuer: Issuer, number: int) -> None:
+async def test_a_token_that_is_not_for_us(auth_apps: AuthApps, issuer: Issuer, number: int) -> None:
     changes, words = NOT_FOR_US[number]
-    refused(await knock(doors(issuer), bearer=issuer.token(**changes)), 401, words)
+    refused(await request_to(auth_apps(issuer), bearer=issuer.token(**changes)), 401, words)
 
 
-async def test_clocks_may_differ_a_little(doors: Doors, issuer: Issuer) -> None:
+async def test_clocks_may_differ_a_little(auth_apps: AuthApps, issuer: Issuer) -> None:
     now = int(time.time())
-    app = doors(issuer, leeway=600)
+    app = auth_apps(issuer, leeway=600)
     await who(app, issuer.token(exp=now - 300, nbf=now + 300, iat=now + 300, aud=["x", AUDIENCE]))
     refused(
-        await knock(doors(issuer, leeway=0), bearer=issuer.token(exp=now - 300)), 401, "expired"
+        await request_to(auth_apps(issuer, leeway=0), bearer=issuer.token(exp=now - 300)),
+        401,
+        "expired",
     )
 
 
-async def test_unsigned_and_wrongly_signed(doors: Doors, issuer: Issuer) -> None:
-    app, claims, kid = doors(issuer), issuer.claims(), issuer.key.kid
+async def test_unsigned_and_wrongly_signed(auth_apps: AuthApps, issuer: Issuer) -> None:
+    app, claims, kid = auth_apps(issuer), issuer.claims(), issuer.key.kid
     plain = signed({"alg": "none", "kid": kid}, claims, None)
-    refused(await knock(app, bearer=plain), 401, "must be signed by one of RS256, ES256")
+    refused(await request_to(app, bearer=plain), 401, "must be signed by one of RS256, ES256")
     for algorithm in ("HS256", "HS512"):
         secret = shared_secret(issuer.key)
         forged = signed({"alg": algorithm, "kid": kid}, claims, secret)
-        refused(await knock(app, bearer=forged), 401, "must be signed by one of RS256, ES256")
+        refused(await request_to(app, bearer=forged), 401, "must be signed by one of RS256, ES256")
     assert issuer.asked == []  # the issuer is not asked for the key of such a token
     other = signed({"alg": "ES256", "kid": kid}, claims, new_key("ES256"))
-    refused(await knock(app, bearer=other), 401, "signature of the token is wrong")
+    refused(await request_to(app, bearer=other), 401, "signature of the token is wrong")
     head, body, signature = issuer.token().split(".")
     changed = base64.urlsafe_b64encode(b'{"sub": "root"}').decode().rstrip("=")
     for token in (f"{head}.{changed}.{signature}", f"{head}.{body}.", f"{head}.{body}.AAAA"):
-        assert (await knock(app, bearer=token)).status_code == 401
+        assert (await request_to(app, bearer=token)).status_code == 401
 
 
-async def test_an_embedded_key_proves_nothing(doors: Doors, issuer: Issuer) -> None:
+async def test_an_embedded_key_proves_nothing(auth_apps: AuthApps, issuer: Issuer) -> None:
     own = new_key("ES256")
     header = {"alg": "ES256", "kid": own.kid, "jwk": own.as_dict(private=False)}
     forged = signed(header, issuer.claims(), own)
-    refused(await knock(doors(issuer), bearer=forged), 401, NOT_THEIRS)
+    refused(await request_to(auth_apps(issuer), bearer=forged), 401, NOT_THEIRS)
 
 
-async def test_an_algorithm_of_another_kind_of_key(doors: Doors, issuer: Issuer) -> None:
+async def test_an_algorithm_of_another_kind_of_key(auth_apps: AuthApps, issuer: Issuer) -> None:
     rsa = new_key("RS256")
     forged = signed({"alg": "RS256", "kid": issuer.key.kid}, issuer.claims(), rsa)
-    assert (await knock(doors(issuer), bearer=forged)).status_code == 401
+    assert (await request_to(auth_apps(issuer), bearer=forged)).status_code == 401
 
 
-async def test_a_shared_secret_among_the_keys_is_no_key(doors: Doors, issuer: Issuer) -> None:
+async def test_a_shared_secret_among_the_keys_is_no_key(
+    auth_apps: AuthApps, issuer: Issuer
+) -> None:
     issuer.published = [
         {"kty": "oct", "k": "AAAA", "kid": "x"},
         {"kty": "of the future", "kid": "y"},
@@ -206,7 +210,7 @@ async def test_a_shared_secret_among_the_keys_is_no_key(doors: Doors, issuer: Is
         "no key at all",
         *issuer.published,
     ]
-    await who(doors(issuer), issuer.token())
+    await who(auth_apps(issuer), issuer.token())
 
 
 def _headed(header: str) -> str:
@@ -224,25 +228,27 @@ def _headed(header: str) -> str:
     ],
     ids=lambda token: f"{token[:12]}-{len(token)}",
 )
-async def test_what_is_no_token(doors: Doors, issuer: Issuer, token: str) -> None:
-    answer = await knock(doors(issuer), headers={"authorization": f"Bearer {token}"})
+async def test_what_is_no_token(auth_apps: AuthApps, issuer: Issuer, token: str) -> None:
+    answer = await request_to(auth_apps(issuer), headers={"authorization": f"Bearer {token}"})
     assert answer.status_code == 401, answer.text
     assert issuer.asked == []
 
 
 @pytest.mark.parametrize("payload", ["[]", "1", "null", "[" * 5_000])
-async def test_a_signed_token_without_claims(doors: Doors, issuer: Issuer, payload: str) -> None:
+async def test_a_signed_token_without_claims(
+    auth_apps: AuthApps, issuer: Issuer, payload: str
+) -> None:
     header = {"alg": "ES256", "kid": issuer.key.kid}
     token = jws.serialize_compact(header, payload, issuer.key)
-    refused(await knock(doors(issuer), bearer=token), 401, NOT_READABLE)
+    refused(await request_to(auth_apps(issuer), bearer=token), 401, NOT_READABLE)
 
 
 async def test_a_new_key_is_fetched_when_it_is_met(
-    doors: Doors, issuer: Issuer, clock: Clock
+    auth_apps: AuthApps, issuer: Issuer, clock: Clock
 ) -> None:
-    app, old, new = doors(issuer), issuer.key, new_key("ES256")
+    app, old, new = auth_apps(issuer), issuer.key, new_key("ES256")
     await who(app, issuer.token())
-    refused(await knock(app, bearer=issuer.token(key=new)), 401, NOT_THEIRS)
+    refused(await request_to(app, bearer=issuer.token(key=new)), 401, NOT_THEIRS)
     assert issuer.asked.count(JWKS) == 1  # it was fetched a moment ago
     clock.time += identity_jwks.UNKNOWN + 1
     issuer.publish(old, new)
@@ -251,39 +257,41 @@ async def test_a_new_key_is_fetched_when_it_is_met(
     assert issuer.asked.count(JWKS) == 2
     for _ in range(5):
         stranger = issuer.token(key=new_key("ES256"))
-        refused(await knock(app, bearer=stranger), 401, NOT_THEIRS)
+        refused(await request_to(app, bearer=stranger), 401, NOT_THEIRS)
     assert issuer.asked.count(JWKS) == 2
 
 
-async def test_a_withdrawn_key_is_forgotten(doors: Doors, issuer: Issuer, clock: Clock) -> None:
-    app, new = doors(issuer), new_key("ES256")
+async def test_a_withdrawn_key_is_forgotten(
+    auth_apps: AuthApps, issuer: Issuer, clock: Clock
+) -> None:
+    app, new = auth_apps(issuer), new_key("ES256")
     await who(app, issuer.token())
     issuer.publish(new)
     clock.time += identity_jwks.FRESH + 1
-    refused(await knock(app, bearer=issuer.token()), 401, NOT_THEIRS)
+    refused(await request_to(app, bearer=issuer.token()), 401, NOT_THEIRS)
     await who(app, issuer.token(key=new))
     assert issuer.asked.count(JWKS) == 2
 
 
-async def test_many_at_once_fetch_once(doors: Doors, issuer: Issuer, clock: Clock) -> None:
-    app = doors(issuer)
+async def test_many_at_once_fetch_once(auth_apps: AuthApps, issuer: Issuer, clock: Clock) -> None:
+    app = auth_apps(issuer)
     result = await asyncio.gather(*(who(app, issuer.token(sub=f"u{n}")) for n in range(20)))
     assert {one["user"] for one in result} == {f"u{n}" for n in range(20)}
     assert issuer.asked.count(JWKS) == 1
     clock.time += identity_jwks.UNKNOWN + 1
     strangers = [issuer.token(key=new_key("ES256")) for _ in range(20)]
-    answers = await asyncio.gather(*(knock(app, bearer=token) for token in strangers))
+    answers = await asyncio.gather(*(request_to(app, bearer=token) for token in strangers))
     assert {answer.status_code for answer in answers} == {401}
     assert issuer.asked.count(JWKS) == 2
 
 
 async def test_an_issuer_that_is_down_from_the_start(
-    doors: Doors, issuer: Issuer, clock: Clock
+    auth_apps: AuthApps, issuer: Issuer, clock: Clock
 ) -> None:
-    app, token = doors(issuer), issuer.token()
+    app, token = auth_apps(issuer), issuer.token()
     issuer.status = 503
     for _ in range(3):
-        answer = await knock(app, bearer=token)
+        answer = await request_to(app, bearer=token)
         refused(answer, 503, "issuer")
         assert 1 <= int(answer.headers["retry-after"]) <= identity_jwks.FAILED
     assert issuer.asked == [DISCOVERY]  # not again for each request
@@ -292,14 +300,14 @@ async def test_an_issuer_that_is_down_from_the_start(
     await who(app, token)
 
 
-async def test_an_issuer_that_goes_down(doors: Doors, issuer: Issuer, clock: Clock) -> None:
-    app, new = doors(issuer), new_key("ES256")
+async def test_an_issuer_that_goes_down(auth_apps: AuthApps, issuer: Issuer, clock: Clock) -> None:
+    app, new = auth_apps(issuer), new_key("ES256")
     token, later = issuer.token(), issuer.token(key=new)
     await who(app, token)
     await issuer.stop()
     clock.time += identity_jwks.FRESH + 1
     await who(app, token)  # by the keys that were known
-    answer = await knock(app, bearer=later)
+    answer = await request_to(app, bearer=later)
     refused(answer, 503, "issuer")  # which may well be the issuer's
     assert 1 <= int(answer.headers["retry-after"]) <= identity_jwks.UNKNOWN
 
@@ -317,7 +325,7 @@ async def test_an_issuer_that_goes_down(doors: Doors, issuer: Issuer, clock: Clo
     ids=["issuer", "http", "file", "none", "no-list", "too-long"],
 )
 async def test_documents_that_cannot_be_used(
-    doors: Doors,
+    auth_apps: AuthApps,
     issuer: Issuer,
     caplog: pytest.LogCaptureFixture,
     discovery: dict[str, Any],
@@ -326,7 +334,7 @@ async def test_documents_that_cannot_be_used(
     issuer.discovery = discovery
     if published is not None:
         issuer.published = published
-    refused(await knock(doors(issuer), bearer=issuer.token()), 503, "issuer")
+    refused(await request_to(auth_apps(issuer), bearer=issuer.token()), 503, "issuer")
     assert f"No keys from {issuer.url}: " in caplog.text
 
 
@@ -341,24 +349,24 @@ async def test_a_cancelled_request_does_not_cancel_the_fetch_of_keys(
     assert (await source.key(issuer.key.kid, "ES256")).kid == issuer.key.kid
 
 
-async def test_each_user_of_a_token_has_limits(doors: Doors, issuer: Issuer) -> None:
-    app = doors(issuer, tenant="", tenant_claim="org", limits={"requests": 2})
+async def test_each_user_of_a_token_has_limits(auth_apps: AuthApps, issuer: Issuer) -> None:
+    app = auth_apps(issuer, tenant="", tenant_claim="org", limits={"requests": 2})
     for user, org in (("ann", "acme"), ("bob", "acme"), ("ann", "globex")):
         for _ in range(2):
             await who(app, issuer.token(sub=user, org=org))
-        answer = await knock(app, bearer=issuer.token(sub=user, org=org))
+        answer = await request_to(app, bearer=issuer.token(sub=user, org=org))
         refused(answer, 429, "may make 2 requests a minute")
 
 
 async def test_users_of_tokens_have_so_many_turns(
-    doors: Doors, issuer: Issuer, store: SqlSessionStore
+    auth_apps: AuthApps, issuer: Issuer, store: SqlSessionStore
 ) -> None:
-    app = doors(issuer, limits={"turns": 1, "cost": 0.5})
+    app = auth_apps(issuer, limits={"turns": 1, "cost": 0.5})
     key_id = (await who(app, issuer.token()))["key_id"]
-    assert (await knock(app, "/turn", method="POST", bearer=issuer.token())).status_code == 200
+    assert (await request_to(app, "/turn", method="POST", bearer=issuer.token())).status_code == 200
     await created(store, key("acme"))
     await SqlTurnStore(store.database).submit(key("acme"), NewTurn({"text": "1"}, key_id=key_id))
-    answer = await knock(app, "/turn", method="POST", bearer=issuer.token())
+    answer = await request_to(app, "/turn", method="POST", bearer=issuer.token())
     refused(answer, 429, "Limit of 1 open turns")
     bob = issuer.token(sub="bob")
-    assert (await knock(app, "/turn", method="POST", bearer=bob)).status_code == 200
+    assert (await request_to(app, "/turn", method="POST", bearer=bob)).status_code == 200

@@ -15,7 +15,7 @@ from lango.server.auth.policy import AuthPolicy, identity_for
 from lango.store.keys import KeyStore
 from lango.store.sessions.store import SqlSessionStore
 from tests.server.auth.issuers import AUDIENCE, issuing, new_key
-from tests.server.doors import door, knock, refused
+from tests.server.auth_app import auth_app, refused, request_to
 
 EVERYWHERE = "0.0.0.0"  # noqa: S104
 CONSOLE = (f"The console is at http://{EVERYWHERE}:8000/console/.",)
@@ -37,7 +37,7 @@ async def opened(
 
 
 async def who(app: FastAPI, bearer: str | None = None) -> dict[str, Any]:
-    answer = await knock(app, bearer=bearer)
+    answer = await request_to(app, bearer=bearer)
     assert answer.status_code == 200, answer.text
     return answer.json()
 
@@ -52,14 +52,14 @@ async def test_without_credentials_there_is_a_key_for_the_run(
     found = re.fullmatch(command, keeper.lines[-1])
     assert found is not None
     assert keeper.lines[-2] == f"  http://{shown}:8000/console/#key={found[1]}"
-    app = door(keeper.identity)
+    app = auth_app(keeper.identity)
     result = await who(app, found[1])
     assert result == {**MINE, "tenant": "acme", "key_id": "this-run"}
-    refused(await knock(app), 401, "needs an API key")
-    refused(await knock(app, bearer=KeyText.new().text), 401, "unknown here")
+    refused(await request_to(app), 401, "needs an API key")
+    refused(await request_to(app, bearer=KeyText.new().text), 401, "unknown here")
     nearly = found[1][:-1] + ("A" if found[1][-1] != "A" else "B")
-    refused(await knock(app, bearer=nearly), 401, "unknown here")
-    refused(await knock(app, f"/who?key={found[1]}"), 401, "does not belong in a URL")
+    refused(await request_to(app, bearer=nearly), 401, "unknown here")
+    refused(await request_to(app, f"/who?key={found[1]}"), 401, "does not belong in a URL")
 
 
 async def test_the_key_of_a_run_is_another_each_time(store: SqlSessionStore) -> None:
@@ -69,7 +69,7 @@ async def test_the_key_of_a_run_is_another_each_time(store: SqlSessionStore) -> 
 
 
 async def test_a_key_that_is_made_meanwhile_works(store: SqlSessionStore, tenant: str) -> None:
-    app = door((await opened(store, "127.0.0.1")).identity)
+    app = auth_app((await opened(store, "127.0.0.1")).identity)
     made = await KeyStore(store.database).create(tenant, user="ann")
     assert (await who(app, made.text))["user"] == "ann"
 
@@ -87,7 +87,7 @@ async def test_with_a_key_it_may_serve_everyone(store: SqlSessionStore, tenant: 
     made = await keys.create(tenant, user="ann")
     keeper = await opened(store, EVERYWHERE)
     assert keeper.lines == CONSOLE
-    app = door(keeper.identity)
+    app = auth_app(keeper.identity)
     assert (await who(app, made.text))["tenant"] == tenant
     await keys.revoke(tenant, made.key.id)
     assert (await opened(store, EVERYWHERE)).lines == CONSOLE  # closed to all, not open to some
@@ -100,21 +100,21 @@ async def test_with_an_issuer_it_may_serve_everyone(store: SqlSessionStore) -> N
         oidc = {"issuer": issuer.url, "audience": AUDIENCE}
         keeper = await opened(store, EVERYWHERE, server={"oidc": oidc})
         assert keeper.lines == CONSOLE
-        app = door(keeper.identity)
+        app = auth_app(keeper.identity)
         assert (await who(app, issuer.token()))["user"] == "ann"
-        refused(await knock(app), 401, "needs an API key or a token")
+        refused(await request_to(app), 401, "needs an API key or a token")
 
 
 @pytest.mark.parametrize("host", LOOPBACKS)
 async def test_no_auth_on_this_machine(store: SqlSessionStore, host: str) -> None:
     keeper = await opened(store, host, insecure=True)
     assert "has no authentication" in "".join(keeper.lines)
-    app = door(keeper.identity)
+    app = auth_app(keeper.identity)
     assert await who(app) == {**MINE, "key_id": "this-run"}
-    answer = await knock(app, headers={"lango-user": "zoe", "origin": "http://localhost:8000"})
+    answer = await request_to(app, headers={"lango-user": "zoe", "origin": "http://localhost:8000"})
     assert answer.json()["user"] == "zoe"
     for name in ("127.0.0.1:8000", "[::1]:8000", "localhost"):
-        assert (await knock(app, host=name)).status_code == 200
+        assert (await request_to(app, host=name)).status_code == 200
 
 
 FROM_ELSEWHERE: list[tuple[str, str, str]] = [
@@ -140,12 +140,12 @@ FROM_ELSEWHERE: list[tuple[str, str, str]] = [
 async def test_no_auth_takes_nothing_from_elsewhere(
     store: SqlSessionStore, header: str, value: str, words: str
 ) -> None:
-    app = door((await opened(store, "127.0.0.1", insecure=True)).identity)
+    app = auth_app((await opened(store, "127.0.0.1", insecure=True)).identity)
     sent = {"origin": "http://localhost:8000", header: value}
     for path, method in (("/who", "GET"), ("/turn", "POST")):
-        refused(await knock(app, path, method=method, headers=sent), 403, words)
+        refused(await request_to(app, path, method=method, headers=sent), 403, words)
 
 
 async def test_no_auth_takes_nothing_from_another_machine(store: SqlSessionStore) -> None:
-    app = door((await opened(store, "127.0.0.1", insecure=True)).identity)
-    refused(await knock(app, client=("10.0.0.7", 4000)), 403, "another machine")
+    app = auth_app((await opened(store, "127.0.0.1", insecure=True)).identity)
+    refused(await request_to(app, client=("10.0.0.7", 4000)), 403, "another machine")

@@ -5,10 +5,10 @@ from typing import Any
 import httpx
 import pytest
 
-from faults.turns.place import Place
+from faults.turns.workspace import Workspace
 from lango.config.server import QuotaSettings
 from lango.server.auth import quotas
-from tests.server.places import ServedApp, served_app
+from tests.server.served_apps import ServedApp, served_app
 
 
 @pytest.fixture
@@ -37,8 +37,8 @@ def refused(answer: httpx.Response, words: str) -> None:
 
 
 @pytest.mark.usefixtures("read_each_time")
-async def test_a_tenant_has_so_many_open_turns(place: Place, tenant: str) -> None:
-    async with served_app(place, tenant, quotas=QuotaSettings(open_turns=3)) as served:
+async def test_a_tenant_has_so_many_open_turns(workspace: Workspace, tenant: str) -> None:
+    async with served_app(workspace, tenant, quotas=QuotaSettings(open_turns=3)) as served:
         anns, bobs = await served.session(), await served.session("bob")
         first = await served.turn(anns, "hi")
         await served.turn(anns, "hi", run_at="2099-01-01T00:00:00Z")
@@ -51,7 +51,9 @@ async def test_a_tenant_has_so_many_open_turns(place: Place, tenant: str) -> Non
         assert (await submit(served, anns)).status_code == 202
 
 
-async def test_turns_accepted_since_the_last_look_count(sqlite_place: Place, tenant: str) -> None:
+async def test_turns_accepted_since_the_last_look_count(
+    sqlite_place: Workspace, tenant: str
+) -> None:
     async with served_app(sqlite_place, tenant, quotas=QuotaSettings(open_turns=2)) as served:
         session = await served.session()
         assert [(await submit(served, session)).status_code for _ in range(4)] == [
@@ -61,8 +63,10 @@ async def test_turns_accepted_since_the_last_look_count(sqlite_place: Place, ten
 
 
 @pytest.mark.usefixtures("read_each_time")
-async def test_a_repeated_request_gets_its_turn_at_the_quota(place: Place, tenant: str) -> None:
-    async with served_app(place, tenant, quotas=QuotaSettings(open_turns=1)) as served:
+async def test_a_repeated_request_gets_its_turn_at_the_quota(
+    workspace: Workspace, tenant: str
+) -> None:
+    async with served_app(workspace, tenant, quotas=QuotaSettings(open_turns=1)) as served:
         session = await served.session()
         async with served.client(idempotency_key="k") as client:
             path = f"/v1/sessions/{session}/turns"
@@ -75,8 +79,8 @@ async def test_a_repeated_request_gets_its_turn_at_the_quota(place: Place, tenan
 
 
 @pytest.mark.usefixtures("read_each_time")
-async def test_the_history_of_a_tenant_is_limited(place: Place, tenant: str) -> None:
-    async with served_app(place, tenant, quotas=QuotaSettings(history_tokens=500)) as served:
+async def test_the_history_of_a_tenant_is_limited(workspace: Workspace, tenant: str) -> None:
+    async with served_app(workspace, tenant, quotas=QuotaSettings(history_tokens=500)) as served:
         session, second = await served.session(), await served.session("bob")
         async with served.worker():
             await served.turns().wait(await served.turn(session, "hi " * 1_000))
@@ -89,7 +93,7 @@ async def test_the_history_of_a_tenant_is_limited(place: Place, tenant: str) -> 
         assert (await submit(served, second, "bob")).status_code == 202
 
 
-async def test_a_repeated_request_counts_once(sqlite_place: Place, tenant: str) -> None:
+async def test_a_repeated_request_counts_once(sqlite_place: Workspace, tenant: str) -> None:
     async with served_app(sqlite_place, tenant, quotas=QuotaSettings(open_turns=2)) as served:
         session = await served.session()
         async with served.client(idempotency_key="k") as client:
@@ -101,8 +105,10 @@ async def test_a_repeated_request_counts_once(sqlite_place: Place, tenant: str) 
 
 
 @pytest.mark.usefixtures("read_each_time")
-async def test_a_repeated_retry_gets_its_turn_at_the_quota(place: Place, tenant: str) -> None:
-    async with served_app(place, tenant, quotas=QuotaSettings(open_turns=1)) as served:
+async def test_a_repeated_retry_gets_its_turn_at_the_quota(
+    workspace: Workspace, tenant: str
+) -> None:
+    async with served_app(workspace, tenant, quotas=QuotaSettings(open_turns=1)) as served:
         turn = await served.turn(await served.session(), "hi")
         await served.turns().cancel(turn)
         async with served.client() as client:
@@ -112,8 +118,10 @@ async def test_a_repeated_retry_gets_its_turn_at_the_quota(place: Place, tenant:
 
 
 @pytest.mark.usefixtures("read_each_time")
-async def test_a_repeated_answer_gets_its_turn_at_the_quota(place: Place, tenant: str) -> None:
-    async with served_app(place, tenant, quotas=QuotaSettings(open_turns=1)) as served:
+async def test_a_repeated_answer_gets_its_turn_at_the_quota(
+    workspace: Workspace, tenant: str
+) -> None:
+    async with served_app(workspace, tenant, quotas=QuotaSettings(open_turns=1)) as served:
         session = await served.session()
         async with served.worker():
             turn = await served.turn(session, 'call pay {"amount": 3}')
@@ -130,8 +138,10 @@ async def test_a_repeated_answer_gets_its_turn_at_the_quota(place: Place, tenant
 
 
 @pytest.mark.usefixtures("read_each_time")
-async def test_a_repeated_result_gets_its_turn_at_the_quota(place: Place, tenant: str) -> None:
-    async with served_app(place, tenant, quotas=QuotaSettings(open_turns=1)) as served:
+async def test_a_repeated_result_gets_its_turn_at_the_quota(
+    workspace: Workspace, tenant: str
+) -> None:
+    async with served_app(workspace, tenant, quotas=QuotaSettings(open_turns=1)) as served:
         async with served.worker():
             turn = await served.turn(await served.session(), 'call errand {"name": "a"}')
             waiting = await served.turns().wait(turn)
@@ -144,9 +154,9 @@ async def test_a_repeated_result_gets_its_turn_at_the_quota(place: Place, tenant
 
 @pytest.mark.usefixtures("read_each_time")
 async def test_a_repeated_completion_gets_its_answer_at_the_quota(
-    place: Place, tenant: str
+    workspace: Workspace, tenant: str
 ) -> None:
-    async with served_app(place, tenant, quotas=QuotaSettings(open_turns=1)) as served:
+    async with served_app(workspace, tenant, quotas=QuotaSettings(open_turns=1)) as served:
         body = {"model": served.agent, "messages": [{"role": "user", "content": "hi"}]}
         async with served.client(idempotency_key="k") as client, served.worker():
             first = await client.post("/openai/v1/chat/completions", json=body)
@@ -159,8 +169,8 @@ async def test_a_repeated_completion_gets_its_answer_at_the_quota(
 
 
 @pytest.mark.usefixtures("read_each_time")
-async def test_the_files_of_a_tenant_take_so_many_bytes(place: Place, tenant: str) -> None:
-    async with served_app(place, tenant, quotas=QuotaSettings(file_bytes=1_000)) as served:
+async def test_the_files_of_a_tenant_take_so_many_bytes(workspace: Workspace, tenant: str) -> None:
+    async with served_app(workspace, tenant, quotas=QuotaSettings(file_bytes=1_000)) as served:
         one, two = await served.session(), await served.session()
         assert (await upload(served, one, 600)).status_code == 201
         refused(await upload(served, two, 401), "600 are taken")
@@ -170,7 +180,7 @@ async def test_the_files_of_a_tenant_take_so_many_bytes(place: Place, tenant: st
         assert (await upload(served, two, 600)).status_code == 201
 
 
-async def test_without_a_quota_nothing_is_counted(sqlite_place: Place, tenant: str) -> None:
+async def test_without_a_quota_nothing_is_counted(sqlite_place: Workspace, tenant: str) -> None:
     unlimited = QuotaSettings(open_turns=None, file_bytes=None, history_tokens=None)
     async with served_app(sqlite_place, tenant, quotas=unlimited) as served:
         session = await served.session()

@@ -16,8 +16,8 @@ from tests.server.auth.matrix import (
     existing,
     matrix,
 )
-from tests.server.places import ServedApp
 from tests.server.routes.operations import OPERATIONS, Operation
+from tests.server.served_apps import ServedApp
 
 
 def test_all_but_the_probes_ask_who_is_calling() -> None:

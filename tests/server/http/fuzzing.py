@@ -11,10 +11,10 @@ import requests
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
-from faults.turns.place import Place
+from faults.turns.workspace import Workspace
 from lango.server.backend import services_of
-from tests.server.places import ServedApp, served_app
 from tests.server.routes.operations import FILE, Operation, document
+from tests.server.served_apps import ServedApp, served_app
 
 schemathesis: Any = import_module("schemathesis")  # its generics have no arguments
 conformance: Any = import_module("schemathesis.specs.openapi.checks")
@@ -76,10 +76,10 @@ class Fuzzed:
 
 
 @contextmanager
-def fuzzed(place: Place, tenant: str) -> Generator[Fuzzed]:
+def fuzzed(workspace: Workspace, tenant: str) -> Generator[Fuzzed]:
     """A server to be fuzzed; on a loop of its own, for hypothesis calls what is not async."""
     with asyncio.Runner() as runner:
-        opened = _opened(place, tenant)
+        opened = _opened(workspace, tenant)
         served, session, turn = runner.run(opened.__aenter__())
         try:
             yield Fuzzed(served, session, turn, runner)
@@ -88,8 +88,8 @@ def fuzzed(place: Place, tenant: str) -> Generator[Fuzzed]:
 
 
 @asynccontextmanager
-async def _opened(place: Place, tenant: str) -> AsyncGenerator[tuple[ServedApp, str, str]]:
-    async with served_app(place, tenant) as served:
+async def _opened(workspace: Workspace, tenant: str) -> AsyncGenerator[tuple[ServedApp, str, str]]:
+    async with served_app(workspace, tenant) as served:
         services_of(served.app).health.is_warm = True
         session = await served.session()
         await served.file(session, FILE, b"[1]", "application/json")

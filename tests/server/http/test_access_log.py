@@ -6,7 +6,7 @@ import re
 import pytest
 
 from lango.core.current import WithRequestId
-from tests.server.places import ServedApp, live
+from tests.server.served_apps import ServedApp, live
 
 HEADER = "x-request-id"
 
@@ -50,7 +50,7 @@ async def test_what_is_logged_for_a_request_has_its_id(
     async def broken(*given: object, **named: object) -> None:
         raise RuntimeError(given, named)
 
-    monkeypatch.setattr(type(small.here.store), "page", broken)
+    monkeypatch.setattr(type(small.process.store), "page", broken)
     async with live(small) as server, server.client() as client:
         answer = await client.get("/v1/sessions", headers={HEADER: "mine"})
     assert answer.status_code == 500

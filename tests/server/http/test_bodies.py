@@ -9,9 +9,9 @@ import httpx
 import pytest
 from starlette.requests import ClientDisconnect
 
-from faults.turns.place import Place
+from faults.turns.workspace import Workspace
 from lango.core.values import MAX_DEPTH
-from tests.server.places import ServedApp, served_app
+from tests.server.served_apps import ServedApp, served_app
 
 JSON = {"Content-Type": "application/json"}
 
@@ -65,7 +65,7 @@ async def test_a_charset_may_be_said(small: ServedApp) -> None:
 
 
 async def test_a_body_of_the_limit_is_read_and_one_above_is_not(
-    sqlite_place: Place, tenant: str
+    sqlite_place: Workspace, tenant: str
 ) -> None:
     async with served_app(sqlite_place, tenant, max_body=1_000) as served:
         body = json.dumps({"app": served.agent, "title": ""})

@@ -13,7 +13,7 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from faults.turns.place import Place
+from faults.turns.workspace import Workspace
 from lango.core.current import WithRequestId
 from lango.errors import ConfigError
 from lango.server.http.connections import (
@@ -25,7 +25,7 @@ from lango.server.http.connections import (
     connection_limit,
 )
 from lango.server.http.problems import MEDIA_TYPE
-from tests.server.places import PATIENCE, Live, ServedApp, client_of, live, served_app
+from tests.server.served_apps import PATIENCE, Live, ServedApp, client_of, live, served_app
 
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 POST = b"POST /v1/sessions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -212,7 +212,7 @@ async def test_an_answer_may_take_its_time(hasty: Live) -> None:
                 if line == "event: tool.started":
                     break
             await asyncio.sleep(3.0)  # longer than the server's timeout for a request
-            (served.here.place.folder / "go").touch()
+            (served.process.workspace.folder / "go").touch()
             assert "event: completed" in [line async for line in lines]
 
 
@@ -224,7 +224,7 @@ async def asked(server: Live, path: str) -> httpx.Response:
 
 @pytest_asyncio.fixture
 async def narrow(
-    sqlite_place: Place, tenant: str, monkeypatch: pytest.MonkeyPatch
+    sqlite_place: Workspace, tenant: str, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Live]:
     """A server with room for three connections."""
     monkeypatch.setattr("lango.server.process.BESIDE_STREAMS", 2)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from faults.turns.place import Place
+from faults.turns.workspace import Workspace
 from lango.server.http.hosts import host_of
-from tests.server.places import ServedApp, served_app
+from tests.server.served_apps import ServedApp, served_app
 
 
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:8000", "127.0.0.1:1", "[::1]:8000"])
@@ -21,7 +21,9 @@ async def test_others_are_not(host: str, small: ServedApp) -> None:
         assert (await client.get("/healthz")).status_code == 200
 
 
-async def test_hosts_are_allowed_by_name_and_by_domain(sqlite_place: Place, tenant: str) -> None:
+async def test_hosts_are_allowed_by_name_and_by_domain(
+    sqlite_place: Workspace, tenant: str
+) -> None:
     allowed = ("api.example", "*.pods.example")
     async with served_app(sqlite_place, tenant, allowed_hosts=allowed) as served:
         for host, status in {
@@ -35,7 +37,7 @@ async def test_hosts_are_allowed_by_name_and_by_domain(sqlite_place: Place, tena
                 assert (await client.get("/v1/agents")).status_code == status, host
 
 
-async def test_any_host_can_be_allowed(sqlite_place: Place, tenant: str) -> None:
+async def test_any_host_can_be_allowed(sqlite_place: Workspace, tenant: str) -> None:
     async with (
         served_app(sqlite_place, tenant, allowed_hosts=("*",)) as served,
         served.client(host="whatever.example") as client,

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from fastapi import HTTPException
 
-from faults.turns.place import Place
+from faults.turns.workspace import Workspace
 from lango import errors
 from lango.errors import LangoError, ServerBusyError
 from lango.server.http.problems import MEDIA_TYPE, STATUS, Problem, status_of, type_of
-from tests.server.places import ServedApp, served_app
+from tests.server.served_apps import ServedApp, served_app
 
 SECRET = "s3cret-canary"
 
@@ -176,7 +176,9 @@ async def test_clients_of_openai_read_one_form_everywhere(
         assert set(told.json()["error"]) == {"message", "type", "param", "code"}
 
 
-async def test_apps_of_one_process_have_their_own_forms(sqlite_place: Place, tenant: str) -> None:
+async def test_apps_of_one_process_have_their_own_forms(
+    sqlite_place: Workspace, tenant: str
+) -> None:
     forms: dict[str, set[str]] = {}
     async with (
         served_app(sqlite_place, tenant, adk_routes="/") as at_root,

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from faults.turns.place import Place
+from faults.turns.workspace import Workspace
 from lango.core.current import current_tenant
 from lango.server.backend import services_of
 from lango.server.http import request_slots
 from lango.server.http.request_slots import RequestSlots
-from tests.server.places import PATIENCE, ServedApp, live, served_app
+from tests.server.served_apps import PATIENCE, ServedApp, live, served_app
 
 SLOTS = 3
 Work = Callable[[], Awaitable[object]]
@@ -249,7 +249,7 @@ def _one_slot(served: ServedApp) -> RequestSlots:
 
 
 @pytest.mark.parametrize("path", ["/v1/me", "/v1/agents", "/v1/sessions", "/v1/usage"])
-async def test_a_request_waits_for_a_slot(path: str, sqlite_place: Place, tenant: str) -> None:
+async def test_a_request_waits_for_a_slot(path: str, sqlite_place: Workspace, tenant: str) -> None:
     async with served_app(sqlite_place, tenant) as served, served.client() as client:
         slots = _one_slot(served)
         async with slots.slot():
@@ -260,7 +260,7 @@ async def test_a_request_waits_for_a_slot(path: str, sqlite_place: Place, tenant
         assert (await request).is_success
 
 
-async def test_what_waits_long_holds_no_slot(sqlite_place: Place, tenant: str) -> None:
+async def test_what_waits_long_holds_no_slot(sqlite_place: Workspace, tenant: str) -> None:
     async with served_app(sqlite_place, tenant) as served, live(served) as server:
         session = await served.session()
         turn = await served.turn(session, "hi")  # it has no worker, so its stream stays open

@@ -10,7 +10,7 @@ import pytest
 from fastapi import Request
 
 from faults.server.sse import Frame, frames
-from faults.turns.place import Place
+from faults.turns.workspace import Workspace
 from lango.errors import (
     KeyLimitError,
     ServerBusyError,
@@ -20,7 +20,7 @@ from lango.errors import (
 from lango.server.auth.callers import Caller
 from lango.server.backend import services_of
 from lango.server.http.streams import EventStream, StreamLimits, Streams
-from tests.server.places import CHAT, PATIENCE, Live, ServedApp, live, served_app
+from tests.server.served_apps import CHAT, PATIENCE, Live, ServedApp, live, served_app
 
 STREAM = {"Accept": "text/event-stream"}
 ANN = Caller("tenant", "ann", CHAT, "key_ann")
@@ -42,12 +42,12 @@ async def holding(server: Live, name: str) -> AsyncGenerator[tuple[str, httpx.Re
         client.stream("POST", path, json=body, headers=STREAM) as response,
     ):
         assert response.status_code == 200
-        await served.here.place.effects.wait(lambda said: f"held {name}" in said)
+        await served.process.workspace.effects.wait(lambda said: f"held {name}" in said)
         yield response.headers["location"].rpartition("/")[2], response
 
 
 def let_go(served: ServedApp, name: str) -> None:
-    (served.here.place.folder / name).touch()
+    (served.process.workspace.folder / name).touch()
 
 
 async def slots(served: ServedApp, count: int) -> None:
@@ -69,7 +69,7 @@ async def test_events_come_as_they_happen(served: ServedApp) -> None:
     assert (types[-1], types.count("tool.finished")) == ("completed", 1)
 
 
-async def test_a_silent_stream_beats(sqlite_place: Place, tenant: str) -> None:
+async def test_a_silent_stream_beats(sqlite_place: Workspace, tenant: str) -> None:
     async with (
         served_app(sqlite_place, tenant, heartbeat=0.05) as served,
         live(served, served.worker()) as server,
@@ -95,7 +95,7 @@ async def test_a_client_that_goes_away_leaves_its_turn_running(served: ServedApp
         assert (ended.state, ended.attempts) == ("completed", 1)
 
 
-async def test_there_is_room_for_so_many(sqlite_place: Place, tenant: str) -> None:
+async def test_there_is_room_for_so_many(sqlite_place: Workspace, tenant: str) -> None:
     async with (
         served_app(
             sqlite_place,
@@ -167,7 +167,7 @@ def test_users_with_tokens_have_each_their_own_streams() -> None:
         pass
 
 
-async def test_a_key_has_a_limit_of_streams(sqlite_place: Place, tenant: str) -> None:
+async def test_a_key_has_a_limit_of_streams(sqlite_place: Workspace, tenant: str) -> None:
     async with (
         served_app(sqlite_place, tenant, max_streams=4, max_streams_per_key=1) as served,
         live(served, served.worker()) as server,
@@ -234,9 +234,13 @@ async def test_a_deleted_turn_ends_its_stream(served: ServedApp) -> None:
 
 
 async def test_a_server_that_stops_ends_its_streams_and_others_go_on(
-    served: ServedApp, place: Place, tenant: str
+    served: ServedApp, workspace: Workspace, tenant: str
 ) -> None:
-    async with served_app(place, tenant) as elsewhere, elsewhere.worker(), live(elsewhere) as other:
+    async with (
+        served_app(workspace, tenant) as elsewhere,
+        elsewhere.worker(),
+        live(elsewhere) as other,
+    ):
         async with live(served) as server, holding(server, "go") as (turn, response):
             seen: list[Frame] = []
             async for frame in frames(response):  # ended, and not by the turn

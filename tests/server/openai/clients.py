@@ -9,7 +9,7 @@ import openai
 from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 
-from tests.server.places import PATIENCE, Live
+from tests.server.served_apps import PATIENCE, Live
 
 Message = dict[str, str]
 Say = Callable[[list[Message]], Awaitable[str]]

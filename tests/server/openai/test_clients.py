@@ -19,7 +19,7 @@ from tests.server.openai.clients import (
     sdk,
     user,
 )
-from tests.server.places import Live, ServedApp, live
+from tests.server.served_apps import Live, ServedApp, live
 
 
 async def sessions(served: ServedApp, name: str = "ann") -> list[dict[str, Any]]:
@@ -69,7 +69,7 @@ async def test_a_conversation_of_three_turns_is_one_session(say: Say, server: Li
     [session] = await sessions(served)
     assert session["said"] == ["hello", 'call step {"name": "one"}', "and goodbye"]
     assert session["roles"] == {"user", "assistant", "tool"}
-    assert served.here.place.effects.words() == ["begin one", "end one"]
+    assert served.process.workspace.effects.words() == ["begin one", "end one"]
 
 
 async def test_conversations_that_begin_alike_stay_apart(say: Say, server: Live) -> None:
@@ -111,7 +111,7 @@ async def test_an_edited_message_forks(say: Say, server: Live) -> None:
         [begun, "why?", "so"],
     ]
     assert [one["roles"] for one in found] == [{"user", "assistant", "tool"}] * 2
-    assert served.here.place.effects.words() == ["begin one", "end one"]
+    assert served.process.workspace.effects.words() == ["begin one", "end one"]
 
 
 async def test_what_is_not_known_here_is_quoted(small_server: Live) -> None:
@@ -164,7 +164,7 @@ async def test_the_same_request_under_a_key_is_one_turn(server: Live) -> None:
         other = {"extra_headers": {"Idempotency-Key": "hi"}}
         with pytest.raises(openai.ConflictError):
             await answered(client, served.agent, [user("other")], **other)
-    assert served.here.place.effects.words() == ["mark once"]
+    assert served.process.workspace.effects.words() == ["mark once"]
     assert len(await sessions(served)) == 1
 
 
@@ -183,7 +183,7 @@ async def test_a_call_that_waits_for_approval_says_so(say: Say, server: Live) ->
         await served.turns().wait(made["id"])
         assert await say([*messages, user("well?")]) == "You said: well?"
     [session] = await sessions(served)
-    assert served.here.place.effects.words() == ["paid 7"]
+    assert served.process.workspace.effects.words() == ["paid 7"]
 
 
 LATE_ANSWERS: dict[str, tuple[str, str, dict[str, Any], list[str]]] = {
@@ -211,7 +211,7 @@ async def test_a_conversation_continues_after_a_late_answer(kind: str, server: L
         await answered(client, served.agent, [*conversation, user("thanks")])
     [session] = await sessions(served)
     assert session["said"][-1] == "thanks"
-    assert served.here.place.effects.words() == effects
+    assert served.process.workspace.effects.words() == effects
 
 
 async def test_thoughts_are_told_apart(small_server: Live) -> None:

@@ -10,18 +10,18 @@ import openai
 import pytest
 
 from faults.server.processes import Server, project, servers
-from faults.turns.place import Place
+from faults.turns.workspace import Workspace
 from tests.server.openai.clients import Message, assistant, user
-from tests.server.places import PATIENCE
+from tests.server.served_apps import PATIENCE
 
 STORY = 'call mark {"name": "once"} then ' + " ".join(f"word{number}" for number in range(40))
 """A turn whose tool must not run twice, with an answer long enough to be interrupted."""
 
 
 @pytest.fixture
-def place(store_url: str, tmp_path: Path) -> Place:
+def workspace(store_url: str, tmp_path: Path) -> Workspace:
     """A database and a folder for processes."""
-    return Place(store_url, f"app_{uuid.uuid4().hex}", tmp_path)
+    return Workspace(store_url, f"app_{uuid.uuid4().hex}", tmp_path)
 
 
 def sdk_of(server: Server) -> Any:
@@ -44,7 +44,7 @@ async def read_and_kill(server: Server) -> tuple[str, str, str]:
     """Stream an answer and kill the server after its first words: they, the session, the turn."""
     parts = list[str]()
     async with sdk_of(server) as client:
-        raw = await ask(client, server.project.place.app, [user(STORY)], stream=True)
+        raw = await ask(client, server.project.workspace.app, [user(STORY)], stream=True)
 
         async def read() -> None:
             async for chunk in raw.parse():
@@ -71,9 +71,9 @@ async def ended(server: Server, turn: str) -> str:
 
 
 async def test_a_conversation_continues_after_the_server_was_killed(
-    place: Place, tenant: str
+    workspace: Workspace, tenant: str
 ) -> None:
-    of = await project(place, tenant, delay=0.5)  # 18 s to kill the server in mid-answer
+    of = await project(workspace, tenant, delay=0.5)  # 18 s to kill the server in mid-answer
     async with servers(of, 1, with_worker=True) as [server]:
         text, session, turn = await read_and_kill(server)
         server.project = replace(of, delay=0.0)
@@ -81,7 +81,7 @@ async def test_a_conversation_continues_after_the_server_was_killed(
         assert await ended(server, turn) == "completed"
         async with sdk_of(server) as client:
             conversation = [user(STORY), assistant(text), user("go on")]
-            raw = await ask(client, place.app, conversation)
+            raw = await ask(client, workspace.app, conversation)
     assert raw.parse().choices[0].message.content == "You said: go on"
     assert raw.headers["Lango-Session"] == session
-    assert place.effects.words() == ["mark once"]
+    assert workspace.effects.words() == ["mark once"]

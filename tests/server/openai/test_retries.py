@@ -12,7 +12,7 @@ from lango.server.auth.callers import Caller
 from lango.server.backend import services_of
 from tests.server.openai.clients import answered, sdk, user
 from tests.server.openai.test_turns import HOLD, held
-from tests.server.places import Live, ServedApp, live, served_app
+from tests.server.served_apps import Live, ServedApp, live, served_app
 
 REFUSALS = {
     429: KeyLimitError("Too many.", limit="turns", retry_after=0.1),
@@ -27,7 +27,7 @@ async def server(small: ServedApp) -> AsyncIterator[Live]:
 
 
 async def turns_of(served: ServedApp) -> int:
-    page = await served.here.store.page(served.tenant, served.agent)
+    page = await served.process.store.page(served.tenant, served.agent)
     return len(page.items)
 
 
@@ -84,7 +84,7 @@ async def test_with_the_status_of_a_server_error_it_would_be(
         asking, turn = await held(server, client, stream=False)
         await served.turns().cancel(turn.id)
         assert (await served.turns().wait(turn.id)).state == "cancelled"
-        (served.here.place.folder / "go").touch()  # what is asked anew need not wait
+        (served.process.workspace.folder / "go").touch()  # what is asked anew need not wait
         [result] = await asking
     assert isinstance(result.choices[0].message.content, str)
     assert await turns_of(served) == 2
@@ -101,14 +101,14 @@ async def test_a_request_that_a_stopping_server_ends_never_runs_twice(
         with pytest.raises(openai.APIStatusError) as raised:  # its retries are refused
             await asking
         assert raised.value.status_code == (422 if key is None else 503)
-        (small.here.place.folder / "go").touch()
+        (small.process.workspace.folder / "go").touch()
         assert (await small.turns().wait(turn.id)).state == "completed"
     if key is not None:
         async with (
-            served_app(small.here.place, small.tenant) as other,
+            served_app(small.process.workspace, small.tenant) as other,
             live(other) as server,
             sdk(server) as client,
         ):
             await answered(client, small.agent, [user(HOLD)], extra_headers=headers)
     assert await turns_of(small) == 1
-    assert small.here.place.effects.words() == ["held go", "released go"]
+    assert small.process.workspace.effects.words() == ["held go", "released go"]

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from faults.turns.place import Place
+from faults.turns.workspace import Workspace
 from lango.server.openai.sessions import SentConversation, VisibleMessage
 from lango.server.openai.tasks import task_answer
 from tests.server.openai.webui_prompts import prompt
-from tests.server.places import ServedApp, served_app
+from tests.server.served_apps import ServedApp, served_app
 
 CHAT = "USER: Where is\nmy   parcel?\nASSISTANT: On its way.\nUSER: Thanks"
 
@@ -77,7 +77,7 @@ async def test_a_task_touches_no_session(small: ServedApp, stream: bool) -> None
         assert (await client.get("/v1/sessions")).json()["sessions"] == []
 
 
-async def test_a_task_can_be_a_turn(sqlite_place: Place, tenant: str) -> None:
+async def test_a_task_can_be_a_turn(sqlite_place: Workspace, tenant: str) -> None:
     async with served_app(sqlite_place, tenant, openai_tasks="turn") as served, served.worker():
         headers, _ = await ask(served, task("title"))
     assert headers["lango-turn"]

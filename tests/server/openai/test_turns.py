@@ -30,7 +30,7 @@ from lango.store.turns.log import LoggedEvent
 from lango.store.turns.rows import Turn
 from lango.turns.service import Turns
 from tests.server.openai.clients import answered, assistant, sdk, streamed, user
-from tests.server.places import PATIENCE, Live, ServedApp, live
+from tests.server.served_apps import PATIENCE, Live, ServedApp, live
 
 HOLD = 'call hold {"name": "go"}'
 
@@ -48,9 +48,9 @@ async def held(
         return [chunk async for chunk in told] if stream else [told]
 
     asking = asyncio.create_task(ask())
-    await server.served.here.place.effects.wait(lambda effects: "held go" in effects)
+    await server.served.process.workspace.effects.wait(lambda effects: "held go" in effects)
     [session] = (
-        await server.served.here.store.page(server.served.tenant, server.served.agent)
+        await server.served.process.store.page(server.served.tenant, server.served.agent)
     ).items
     [turn] = await server.served.turns().of_session(
         session.app_name, user=session.user_id, session=session.id
@@ -74,7 +74,7 @@ async def test_a_disconnect_stops_no_turn(stream: bool, small: ServedApp) -> Non
         asking.cancel()
         await asyncio.wait([asking])
         await all_streams_closed(small)
-        (small.here.place.folder / "go").touch()
+        (small.process.workspace.folder / "go").touch()
         assert (await small.turns().wait(turn.id)).state == "completed"
 
 
@@ -87,7 +87,7 @@ async def break_off(served: ServedApp, client: Any, text: str) -> str:
     while len(has) < 6:
         has += (await anext(stream)).choices[0].delta.content or ""
     await stream.close()
-    store = ConversationStore(served.here.store.database)
+    store = ConversationStore(served.process.store.database)
     known_by = SentConversation((), (VisibleMessage("user", text),)).known_by(None)
     assert await store.find(served.tenant, "ann", served.agent, known_by)
     return has[:-2]  # not all that was sent arrived
@@ -101,7 +101,7 @@ async def test_a_conversation_goes_on_behind_an_answer_that_was_broken_off(
         messages = [user("Tell me a story"), assistant(has), user("Go on")]
         answer = await answered(client, small.agent, messages)
         await answered(client, small.agent, [*messages, assistant(answer), user("Thanks")])
-        [session] = (await small.here.store.page(small.tenant, small.agent)).items
+        [session] = (await small.process.store.page(small.tenant, small.agent)).items
         turns = await small.turns().of_session(
             session.app_name, user=session.user_id, session=session.id
         )
@@ -117,7 +117,7 @@ async def test_an_edited_answer_is_not_one_that_was_broken_off(
         has = await break_off(small, client, "Tell me a story")
         messages = [user("Tell me a story"), assistant(edited.format(has)), user("Go on")]
         await answered(client, small.agent, messages)
-        sessions = (await small.here.store.page(small.tenant, small.agent)).items
+        sessions = (await small.process.store.page(small.tenant, small.agent)).items
     assert len(sessions) == (2 if edited else 1)  # of an empty one, nothing had arrived
 
 
@@ -140,7 +140,7 @@ async def test_a_server_that_stops_lets_go_of_who_waits(small: ServedApp) -> Non
         with pytest.raises(openai.UnprocessableEntityError, match=turn.id) as raised:
             await asking
         assert raised.value.code == "answer_interrupted"
-        (small.here.place.folder / "go").touch()
+        (small.process.workspace.folder / "go").touch()
         assert (await small.turns().wait(turn.id)).state == "completed"
 
 
@@ -151,7 +151,7 @@ async def test_a_server_that_stops_ends_a_stream_with_an_error(small: ServedApp)
         with pytest.raises(openai.APIError, match=f"GET /v1/turns/{turn.id}") as raised:
             await asking
         assert raised.value.code == "answer_interrupted"
-        (small.here.place.folder / "go").touch()
+        (small.process.workspace.folder / "go").touch()
         assert (await small.turns().wait(turn.id)).state == "completed"
 
 
@@ -294,7 +294,7 @@ async def test_conversations_that_begin_alike_are_told_apart_by_their_answers(
         for beginning in cut:
             conversation = [user("Tell me a story"), assistant(beginning), user("Go on")]
             await answered(client, small.agent, conversation)
-        found = (await small.here.store.page(small.tenant, small.agent)).items
+        found = (await small.process.store.page(small.tenant, small.agent)).items
     assert [session.message_count for session in found] == [4, 4]
 
 
@@ -319,7 +319,7 @@ async def test_text_that_a_dead_worker_did_not_log_belongs_to_its_answer(
 
     async with live(small, small.worker()) as server, sdk(server) as client:
         await break_off(small, client, "Tell me a story")
-        [session] = (await small.here.store.page(small.tenant, small.agent)).items
+        [session] = (await small.process.store.page(small.tenant, small.agent)).items
         of_session: dict[str, Any] = {"user": session.user_id, "session": session.id}
         [told] = await small.turns().of_session(session.app_name, **of_session)
         await small.turns().wait(told.id)

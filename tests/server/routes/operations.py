@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from lango.server.app import create_app
 from lango.server.backend import Backend, ServerOptions
-from tests.server.places import NamedCallers
+from tests.server.served_apps import NamedCallers
 
 FILE = "notes.json"
 """A file that the operations on files are about."""

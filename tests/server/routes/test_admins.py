@@ -12,7 +12,7 @@ from lango.server.auth.callers import Caller
 from lango.server.auth.identity import USER_HEADER, Credentials, Keys
 from lango.store.keys import KeyStore
 from tests.server.auth.matrix import existing
-from tests.server.places import ServedApp
+from tests.server.served_apps import ServedApp
 
 ADMIN = frozenset({"admin"})
 FORBIDDEN_WORD = "urn:lango:error:forbidden"
@@ -79,7 +79,7 @@ async def test_whose_sessions_are_listed(looked_after: ServedApp) -> None:
 async def test_who_acts_for_a_user_is_no_admin_meanwhile(small: ServedApp) -> None:
     """Else a backend with every scope would show one customer what is another's."""
     session = await small.session("ann", title="ann's")
-    database = small.here.store.database
+    database = small.process.store.database
     key = await KeyStore(database).create(small.tenant, scopes=("chat", "act_as", "admin"))
     small.app.state.identity = Credentials(Keys(database))
     path = f"/v1/sessions/{session}"

@@ -8,8 +8,8 @@ import pytest_asyncio
 from lango.insight.context import TEXT_ROOM
 from lango.store.model_calls import ModelCallStore
 from lango.store.sessions.entries import SessionKey
-from tests.server.places import ServedApp
 from tests.server.routes.long_talks import BUDGET, INSTRUCTION, LongTalk, long_talk
+from tests.server.served_apps import ServedApp
 
 NO_CALL = "mc_00000000000000000000000000000000"
 
@@ -19,7 +19,7 @@ async def talk(served: ServedApp) -> AsyncIterator[LongTalk]:
     """A session of ann's that has one more turn than fits."""
     session = await served.session()
     key = SessionKey(served.tenant, served.agent, "ann", session)
-    async with long_talk(served.here.store, key) as opened:
+    async with long_talk(served.process.store, key) as opened:
         yield opened
 
 

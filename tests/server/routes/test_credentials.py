@@ -11,7 +11,7 @@ import pytest
 from lango.core.keys import KeyLimits
 from lango.server.auth.identity import Credentials, Keys
 from lango.store.keys import KeyStore
-from tests.server.places import ServedApp
+from tests.server.served_apps import ServedApp
 from tests.support.credential_agents import asking, clerk, key_config, with_keys, worker
 from tests.support.credential_turns import GO, all_rows, consent
 from tests.support.oauth_provider import OAuthProvider, oauth_provider
@@ -50,8 +50,8 @@ async def newest(served: ServedApp, turn: dict[str, Any]) -> str:
 
 
 async def test_the_browser_comes_back(served: ServedApp, provider: OAuthProvider) -> None:
-    with_keys(served.here)
-    async with worker(served.here, clerk(asking(provider))):
+    with_keys(served.process)
+    async with worker(served.process, clerk(asking(provider))):
         turn = await waiting(served)
         (request,) = turn["credentials"]
         assert request["credential"] == turn["waits_for"][0]
@@ -93,14 +93,14 @@ async def test_the_browser_comes_back(served: ServedApp, provider: OAuthProvider
 async def test_the_callback_has_the_limits_of_the_turn_s_key(
     served: ServedApp, provider: OAuthProvider
 ) -> None:
-    with_keys(served.here)
-    database, of_tenant = served.here.store.database, served.turns()
+    with_keys(served.process)
+    database, of_tenant = served.process.store.database, served.turns()
     served.app.state.identity = Credentials(Keys(database))
     made = await KeyStore(database).create(served.tenant, user="ann", limits=KeyLimits(turns=1))
     async with served.client(made.text) as ann, served.client(None) as browser:
         new_session = await ann.post("/v1/sessions", json={"app": served.agent})
         turns = f"/v1/sessions/{new_session.json()['id']}/turns"
-        async with worker(served.here, clerk(asking(provider))):
+        async with worker(served.process, clerk(asking(provider))):
             turn = (await ann.post(turns, json={"message": GO})).json()["id"]
             async with asyncio.timeout(240):
                 await of_tenant.wait(turn)
@@ -122,8 +122,8 @@ async def test_the_callback_has_the_limits_of_the_turn_s_key(
 async def test_an_application_answers_with_a_key(
     served: ServedApp, provider: OAuthProvider
 ) -> None:
-    with_keys(served.here)
-    async with worker(served.here, clerk(asking(provider, key_config()))):
+    with_keys(served.process)
+    async with worker(served.process, clerk(asking(provider, key_config()))):
         turn = await waiting(served)
         (request,) = turn["credentials"]
         assert (request["kind"], request["auth_uri"]) == ("api_key", None)
@@ -147,14 +147,16 @@ async def test_an_application_answers_with_a_key(
         answer = await settled(served, accepted.json()["id"])
         assert answer["state"] == "completed"
         assert "**********" in answer["text"]
-    assert secret not in await all_rows(served.here)
+    assert secret not in await all_rows(served.process)
 
 
 async def test_a_server_without_keys_says_so(served: ServedApp, provider: OAuthProvider) -> None:
-    with_keys(served.here)
-    async with worker(served.here, clerk(asking(provider))):
+    with_keys(served.process)
+    async with worker(served.process, clerk(asking(provider))):
         turn = await waiting(served)
-    served.here.store.credentials = type(served.here.store.credentials)(served.here.store.database)
+    served.process.store.credentials = type(served.process.store.credentials)(
+        served.process.store.database
+    )
     body = {"call": turn["waits_for"][0], "approved": True, "payload": {"code": "x"}}
     async with served.client() as ann:
         refused = await ann.post(f"/v1/turns/{turn['id']}/approvals", json=body)

@@ -11,17 +11,19 @@ from lango.store.sessions.entries import SessionKey, StateChange
 from lango.store.transfer.export import SessionExport
 from lango.store.transfer.restore import NewNames, restore_session
 from tests.server.eventful import eventful
-from tests.server.places import ServedApp
+from tests.server.served_apps import ServedApp
 
 
 async def filled(served: ServedApp) -> str:
     """A session of ann's in which much has happened, and whose app has a state."""
     session = await served.session(title="Trip")
     key = SessionKey(served.tenant, served.agent, "ann", session)
-    async with eventful(served.here.store, key) as talk:
+    async with eventful(served.process.store, key) as talk:
         await talk.answer(await talk.ask())
     state = StateChange(user={"name": "Ann"}, app={"secret": "of the app"})
-    await served.here.store.create(SessionKey(served.tenant, served.agent, "ann", "other"), state)
+    await served.process.store.create(
+        SessionKey(served.tenant, served.agent, "ann", "other"), state
+    )
     return session
 
 
@@ -45,7 +47,7 @@ async def test_what_is_exported_can_be_brought_in(served: ServedApp) -> None:
     session = await filled(served)
     lines = await exported(served, session)
     to = NewNames(served.tenant, user_id="bob")
-    await restore_session(served.here.store.database, lambda: iter(lines), to)
+    await restore_session(served.process.store.database, lambda: iter(lines), to)
     async with served.client() as ann, served.client("bob") as bob:
         first = (await ann.get(f"/v1/sessions/{session}/messages")).json()
         [copy] = (await bob.get("/v1/sessions")).json()["sessions"]

@@ -11,15 +11,15 @@ import httpx
 import pytest
 
 from faults.turns.agents import in_rounds
-from faults.turns.place import Place
 from faults.turns.processes import workers
+from faults.turns.workspace import Workspace
 from lango.adk.artifacts import SqlArtifactService
 from lango.config.server import FileSettings
 from lango.core.messages.messages import Media
 from lango.core.turns.events import Completed
 from lango.providers.scripted import ScriptedProvider
 from lango.store.files.contents import CHUNK
-from tests.server.places import ServedApp, served_app
+from tests.server.served_apps import ServedApp, served_app
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 40  # more than a row of the history keeps
 BIG = b"\x89PNG\r\n\x1a\n" + os.urandom(2 * CHUNK)  # three chunks, the last one short
@@ -160,7 +160,7 @@ async def test_tools_and_clients_see_the_same_files(served: ServedApp) -> None:
     session = await served.session(alias="chat")
     await served.file(session, "given.png", PNG, PNG_TYPE)
     where = place_of(served)
-    artifacts = SqlArtifactService(served.here.store, tenant=served.tenant)
+    artifacts = SqlArtifactService(served.process.store, tenant=served.tenant)
     part = await artifacts.load_artifact(filename="given.png", **where)
     assert part is not None
     assert part.inline_data is not None
@@ -177,7 +177,7 @@ async def test_what_a_rewind_took_away_is_no_file(served: ServedApp) -> None:
     await served.file(session, "a.txt", b"text", TEXT)
     where = place_of(served)
     nothing = {"inline_data": {"mime_type": "application/octet-stream", "data": b""}}
-    artifacts = SqlArtifactService(served.here.store, tenant=served.tenant)
+    artifacts = SqlArtifactService(served.process.store, tenant=served.tenant)
     await artifacts.save_artifact(filename="a.txt", artifact=nothing, **where)
     assert await listed(served, session) == []
     assert (await take(served, session, "a.txt")).status_code == 404
@@ -211,7 +211,7 @@ async def test_an_empty_file_is_refused(small: ServedApp) -> None:
 
 
 async def test_a_file_of_the_limit_is_kept_and_one_above_is_not(
-    sqlite_place: Place, tenant: str
+    sqlite_place: Workspace, tenant: str
 ) -> None:
     limits = FileSettings(max_bytes=1_000, types=[TEXT])
     async with served_app(sqlite_place, tenant, files=limits) as served:
@@ -223,7 +223,7 @@ async def test_a_file_of_the_limit_is_kept_and_one_above_is_not(
 
 
 async def test_a_file_without_a_length_is_read_no_further_than_the_limit(
-    sqlite_place: Place, tenant: str
+    sqlite_place: Workspace, tenant: str
 ) -> None:
     sent, piece = 0, b"x" * 1_000
 
@@ -314,13 +314,13 @@ async def test_a_turn_is_about_the_version_there_was_when_it_was_handed_in(
 
 
 async def test_a_turn_that_lost_its_worker_still_has_its_files(served: ServedApp) -> None:
-    session, place = await served.session(), served.here.place
+    session, workspace = await served.session(), served.process.workspace
     await served.file(session, "a.png", PNG, PNG_TYPE)
-    with workers(place) as (doomed,):
+    with workers(workspace) as (doomed,):
         turn = await served.turn(session, 'call hold {"name": "go"}', files=["a.png"])
-        await place.effects.wait(lambda effects: "held go" in effects)
+        await workspace.effects.wait(lambda effects: "held go" in effects)
         doomed.kill()
-    (place.folder / "go").touch()
+    (workspace.folder / "go").touch()
     assert await shown(served, turn) == [Media(PNG_TYPE, PNG, name="a.png")]
 
 
@@ -337,7 +337,7 @@ async def test_a_file_that_is_gone_when_the_turn_begins_ends_it(served: ServedAp
     session = await served.session(alias="chat")
     await served.file(session, "a.txt", b"text", TEXT)
     turn = await served.turn(session, "hi", files=["a.txt"])
-    artifacts = SqlArtifactService(served.here.store, tenant=served.tenant)
+    artifacts = SqlArtifactService(served.process.store, tenant=served.tenant)
     where = place_of(served)
     await artifacts.delete_artifact(filename="a.txt", **where)
     async with served.worker():

@@ -9,9 +9,9 @@ from typing import Any
 import httpx
 import pytest
 
-from faults.turns.place import Place
+from faults.turns.workspace import Workspace
 from lango.store.db.leases import Leases
-from tests.server.places import ServedApp, served_app
+from tests.server.served_apps import ServedApp, served_app
 from tests.store.rows import execute, raw
 from tests.support.databases import temporary_postgres
 
@@ -33,11 +33,11 @@ async def full(postgres_url: str, tenant: str, tmp_path: Path) -> AsyncIterator[
     neither counts the rows again nor marks pages as visible to all.
     """
     async with temporary_postgres(postgres_url) as url:
-        place = Place(url, f"app_{uuid.uuid4().hex}", tmp_path)
-        rows = SESSIONS.format(tenant=tenant, app=place.app, count=COUNT)
+        workspace = Workspace(url, f"app_{uuid.uuid4().hex}", tmp_path)
+        rows = SESSIONS.format(tenant=tenant, app=workspace.app, count=COUNT)
         by_hand = "alter table sessions set (autovacuum_enabled = off)"
         await execute(url, by_hand, rows, "analyze sessions")
-        async with served_app(place, tenant) as opened:
+        async with served_app(workspace, tenant) as opened:
             yield opened
 
 
@@ -90,7 +90,7 @@ class Statements:
         self._seen.clear()
         await page(client, cursor)
         ((sql, arguments),) = [each for each in self._seen if "FROM sessions" in each[0]]
-        async with raw(full.here.place.url) as connection:
+        async with raw(full.process.workspace.url) as connection:
             await connection.execute("set plan_cache_mode = force_generic_plan")
             await connection.execute(f"prepare page as {sql}")
             values = ", ".join(f"'{value}'" for value in arguments)

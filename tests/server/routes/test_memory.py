@@ -7,14 +7,14 @@ import httpx
 from lango.server.auth.callers import Caller
 from lango.store.memory.store import MAX_SHOWN, NewMemory, SqlMemoryStore
 from lango.store.sessions.entries import SessionKey, SessionRef
-from tests.server.places import ServedApp
+from tests.server.served_apps import ServedApp
 from tests.store.rows import said
 
 PATH = "/v1/memory"
 
 
 def memories(served: ServedApp) -> SqlMemoryStore:
-    return SqlMemoryStore(served.here.store.database)
+    return SqlMemoryStore(served.process.store.database)
 
 
 async def remember(served: ServedApp, *texts: str, name: str = "ann") -> None:
@@ -40,8 +40,10 @@ async def delete(served: ServedApp, path: str, name: str = "ann", **params: Any)
 
 async def test_an_entry_is_shown_with_its_session(served: ServedApp) -> None:
     session = await served.session(alias="monday")
-    ref = await served.here.store.locate(SessionKey(served.tenant, served.agent, "ann", "monday"))
-    await served.here.store.append(ref, said("e1", "My cat is Minka."))
+    ref = await served.process.store.locate(
+        SessionKey(served.tenant, served.agent, "ann", "monday")
+    )
+    await served.process.store.append(ref, said("e1", "My cat is Minka."))
     await memories(served).add_session(ref)
     await remember(served, "a fact")
     own, said_there = (await listed(served))["entries"]

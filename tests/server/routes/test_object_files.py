@@ -11,7 +11,7 @@ import pytest_asyncio
 import sqlalchemy as sa
 
 from faults.turns.agents import in_rounds
-from faults.turns.place import Place
+from faults.turns.workspace import Workspace
 from lango.core.messages.messages import Media
 from lango.errors import ObjectStoreError
 from lango.providers.scripted import ScriptedProvider
@@ -19,23 +19,23 @@ from lango.store.files.cleanup import ObjectCleanup
 from lango.store.files.contents import CHUNK
 from lango.store.files.objects import ObjectStore
 from lango.store.schema.tables import artifact_chunks
-from tests.server.places import PATIENCE, ServedApp, served_app
+from tests.server.served_apps import PATIENCE, ServedApp, served_app
 
 PNG = b"\x89PNG\r\n\x1a\n" + os.urandom(3 * CHUNK)
 PNG_TYPE = "image/png"
 
 
 @pytest_asyncio.fixture
-async def served(place: Place, tenant: str) -> AsyncIterator[ServedApp]:
+async def served(workspace: Workspace, tenant: str) -> AsyncIterator[ServedApp]:
     """A server whose files are in a folder."""
-    async with served_app(place, tenant, adk_routes="/adk") as opened:
-        opened.here.store.database.objects = ObjectStore(f"file://{place.folder}/objects")
+    async with served_app(workspace, tenant, adk_routes="/adk") as opened:
+        opened.process.store.database.objects = ObjectStore(f"file://{workspace.folder}/objects")
         yield opened
 
 
 async def chunk_count(served: ServedApp) -> int:
     statement = sa.select(sa.func.count()).select_from(artifact_chunks)
-    database = served.here.store.database
+    database = served.process.store.database
     return await database.read(lambda connection: connection.scalar(statement)) or 0
 
 
@@ -91,7 +91,7 @@ async def test_a_turn_waits_for_the_object_store(
     served: ServedApp, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lango.store.db.retry.RETRIES", 1)  # not for turns
-    session, folder = await served.session(), served.here.place.folder / "objects"
+    session, folder = await served.session(), served.process.workspace.folder / "objects"
     await served.file(session, "a.png", PNG, PNG_TYPE)
     turn = await served.turn(session, "What is this?", files=["a.png"])
     take_away(folder)
@@ -118,7 +118,7 @@ async def test_artifacts_of_adk_s_routes_are_objects_too(served: ServedApp) -> N
 
 
 async def test_a_worker_deletes_the_objects_of_a_deleted_session(served: ServedApp) -> None:
-    session, folder = await served.session(), served.here.place.folder / "objects"
+    session, folder = await served.session(), served.process.workspace.folder / "objects"
     await served.file(session, "a.png", PNG, PNG_TYPE)
     async with served.client() as client:
         await client.delete(f"/v1/sessions/{session}")
@@ -152,7 +152,7 @@ async def test_an_outage_of_the_object_store_is_a_503_to_try_again(
     monkeypatch.setattr("lango.store.db.retry.RETRIES", 1)
     session = await served.session()
     await served.file(session, "a.png", PNG, PNG_TYPE)
-    folder = served.here.place.folder / "objects"
+    folder = served.process.workspace.folder / "objects"
     take_away(folder)
     path: Any = f"/v1/sessions/{session}/files"
     async with served.client(content_type=PNG_TYPE) as client:

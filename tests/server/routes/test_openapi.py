@@ -2,7 +2,7 @@
 
 import pytest
 
-from faults.turns.place import Place
+from faults.turns.workspace import Workspace
 from lango.server.http.problems import MEDIA_TYPE
 from tests.server.http.fuzzing import fuzzed
 from tests.server.routes.operations import OPERATIONS, Operation, document
@@ -37,7 +37,7 @@ def test_the_credential_is_a_bearer() -> None:
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=str)
 def test_whatever_is_sent_is_answered_as_documented(
-    operation: Operation, sqlite_place: Place, tenant: str
+    operation: Operation, sqlite_place: Workspace, tenant: str
 ) -> None:
     with fuzzed(sqlite_place, tenant) as server:
         server.fuzz(operation, examples=EXAMPLES, start=20)
@@ -45,7 +45,7 @@ def test_whatever_is_sent_is_answered_as_documented(
 
 
 def test_an_answer_that_is_not_documented_is_found(
-    sqlite_place: Place, tenant: str, monkeypatch: pytest.MonkeyPatch
+    sqlite_place: Workspace, tenant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def broken(*_: object, **__: object) -> None:
         raise ValueError("unexpected")

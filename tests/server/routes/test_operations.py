@@ -8,7 +8,7 @@ import pytest_asyncio
 from lango.providers.base import ModelRequest
 from lango.server.auth.callers import Caller
 from lango.testing import Reply, ScriptedProvider
-from tests.server.places import ServedApp
+from tests.server.served_apps import ServedApp
 
 ADMIN = frozenset({"admin"})
 

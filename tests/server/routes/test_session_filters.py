@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from tests.server.places import ServedApp
+from tests.server.served_apps import ServedApp
 
 
 async def found(served: ServedApp, **query: Any) -> list[str]:
@@ -37,7 +37,7 @@ async def test_a_session_runs_while_one_of_its_turns_does(served: ServedApp) -> 
     session = await served.session()
     await served.turn(session, 'call hold {"name": "go"}')
     async with served.worker():
-        effects = served.here.place.effects
+        effects = served.process.workspace.effects
         await effects.wait(lambda words: "held go" in words)
         queued = await served.turn(session, "behind it")
         assert await status(served, session) == "running"

@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.server.places import ServedApp
+from tests.server.served_apps import ServedApp
 
 
 async def made(client: httpx.AsyncClient, served: ServedApp, **body: Any) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from lango.store.sessions.entries import SessionKey
 from lango.store.turns.log import TurnLog
 from lango.testing import Fault, Reply
 from tests.server.eventful import SCRIPT, Eventful, eventful
-from tests.server.places import ServedApp
+from tests.server.served_apps import ServedApp
 
 
 async def key_of(served: ServedApp) -> SessionKey:
@@ -33,7 +33,7 @@ def of_kind(sent: dict[str, Any], kind: str) -> list[dict[str, Any]]:
 
 
 async def test_all_that_happened_is_on_one_axis(served: ServedApp) -> None:
-    async with eventful(served.here.store, await key_of(served)) as talk:
+    async with eventful(served.process.store, await key_of(served)) as talk:
         await talk.answer(await talk.ask())
         result = await timeline(served, talk)
         assert await timeline(served, talk, 2) == {
@@ -65,7 +65,7 @@ async def test_all_that_happened_is_on_one_axis(served: ServedApp) -> None:
 
 
 async def test_what_a_model_call_took(served: ServedApp) -> None:
-    async with eventful(served.here.store, await key_of(served)) as talk:
+    async with eventful(served.process.store, await key_of(served)) as talk:
         await talk.answer(await talk.ask())
         result = await timeline(served, talk)
     busy, again, paying, last = of_kind(result, "model")
@@ -86,7 +86,7 @@ async def test_what_a_model_call_took(served: ServedApp) -> None:
 async def test_a_tool_that_failed_is_known_by_the_id_in_the_log(
     served: ServedApp, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with eventful(served.here.store, await key_of(served)) as talk:
+    async with eventful(served.process.store, await key_of(served)) as talk:
         await talk.ask()
         result = await timeline(served, talk)
     [divide] = of_kind(result, "tool")
@@ -98,7 +98,7 @@ async def test_a_tool_that_failed_is_known_by_the_id_in_the_log(
 
 
 async def test_a_question_stays_open_until_it_is_answered(served: ServedApp) -> None:
-    async with eventful(served.here.store, await key_of(served)) as talk:
+    async with eventful(served.process.store, await key_of(served)) as talk:
         approval = await talk.ask()
         result = await timeline(served, talk)
         [wait] = of_kind(result, "wait")
@@ -112,10 +112,10 @@ async def test_a_question_stays_open_until_it_is_answered(served: ServedApp) -> 
 
 
 async def test_a_timeline_without_its_log_keeps_its_steps(served: ServedApp) -> None:
-    async with eventful(served.here.store, await key_of(served)) as talk:
+    async with eventful(served.process.store, await key_of(served)) as talk:
         await talk.answer(await talk.ask())
         whole = await timeline(served, talk)
-        assert await TurnLog(served.here.store.database).trim(older_than=-60.0) >= 2
+        assert await TurnLog(served.process.store.database).trim(older_than=-60.0) >= 2
         result = await timeline(served, talk)
     assert (whole["log_kept"], result["log_kept"]) == (True, False)
     for kind in ("queue", "model", "tool", "retry"):
@@ -131,14 +131,14 @@ async def test_an_error_inside_is_known_by_the_turns_id(
     served: ServedApp, caplog: pytest.LogCaptureFixture
 ) -> None:
     broken = Reply(fault=Fault(error=RuntimeError("a secret of the inside")))
-    async with eventful(served.here.store, await key_of(served), (broken, *SCRIPT)) as talk:
+    async with eventful(served.process.store, await key_of(served), (broken, *SCRIPT)) as talk:
         with pytest.raises(RuntimeError):
             await talk.agent.run_and_collect("hi", **talk.who)
         result = await timeline(served, talk)
     async with served.client() as client:
-        place = f"/v1/turns/{result['turn']}"
+        workspace = f"/v1/turns/{result['turn']}"
         answers = [
-            (await client.get(f"{place}{path}")).text for path in ("", "/events", "/timeline")
+            (await client.get(f"{workspace}{path}")).text for path in ("", "/events", "/timeline")
         ]
     assert [result["turn"] in text for text in answers] == [True, True, True]
     assert not any("secret of the inside" in text for text in answers)
@@ -169,7 +169,7 @@ async def test_a_tool_at_work(served: ServedApp) -> None:
     session = await served.session()
     turn = await served.turn(session, 'call hold {"name": "go"}')
     async with served.worker(), served.client() as client:
-        effects = served.here.place.effects
+        effects = served.process.workspace.effects
         await effects.wait(lambda words: "held go" in words)
         body = (await client.get(f"/v1/turns/{turn}/timeline")).json()
         [tool] = of_kind(body, "tool")

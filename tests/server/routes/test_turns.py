@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from faults.server.sse import Frame, frames
-from tests.server.places import ServedApp
+from tests.server.served_apps import ServedApp
 
 STREAM = {"Accept": "text/event-stream"}
 ENDS = {"completed", "failed", "cancelled", "input_required"}
@@ -144,7 +144,7 @@ async def test_interrupt_stops_what_runs(served: ServedApp) -> None:
     session = await served.session()
     async with served.worker():
         running = await served.turn(session, 'call hold {"name": "never"}')
-        await served.here.place.effects.wait(lambda effects: "held never" in effects)
+        await served.process.workspace.effects.wait(lambda effects: "held never" in effects)
         urgent = await served.turn(session, "now", busy="interrupt")
         assert (await served.turns().wait(running)).state == "cancelled"
         assert (await served.turns().wait(urgent)).state == "completed"
@@ -200,7 +200,7 @@ async def test_a_queued_turn_is_cancelled_at_once(served: ServedApp) -> None:
 async def test_a_running_turn_is_cancelled(served: ServedApp) -> None:
     async with served.client() as client, served.worker():
         turn = await served.turn(await served.session(), 'call hold {"name": "never"}')
-        await served.here.place.effects.wait(lambda effects: "held never" in effects)
+        await served.process.workspace.effects.wait(lambda effects: "held never" in effects)
         answer = await client.post(f"/v1/turns/{turn}/cancel")
         assert (answer.status_code, answer.json()["cancel_requested"]) == (200, True)
         assert (await served.turns().wait(turn)).state == "cancelled"
@@ -234,7 +234,7 @@ async def test_an_approval_goes_on_with_the_turn(field: str, served: ServedApp) 
         assert (asking["state"], asking["text"]) == ("answered", None)
         ended = (await client.get(answer.headers["location"])).json()
         assert ended["text"] == 'I asked: pay gave {"result":"paid 3"}.'
-    assert served.here.place.effects.words() == ["paid 3"]
+    assert served.process.workspace.effects.words() == ["paid 3"]
 
 
 async def test_an_approval_of_an_unknown_call_is_not_found(served: ServedApp) -> None:
@@ -320,13 +320,13 @@ async def test_a_result_is_no_approval(served: ServedApp) -> None:
             assert (answer.status_code, answer.json()["type"]) == (
                 *(409, "urn:lango:error:turn-conflict"),
             )
-    assert served.here.place.effects.words() == []
+    assert served.process.workspace.effects.words() == []
 
 
 async def test_a_result_that_comes_too_early_is_to_be_sent_again(served: ServedApp) -> None:
     async with served.client() as client, served.worker():
         turn = await served.turn(await served.session(), 'call hold {"name": "go"}')
-        await served.here.place.effects.wait(lambda effects: "held go" in effects)
+        await served.process.workspace.effects.wait(lambda effects: "held go" in effects)
         body = {"call": "call_1", "result": 1}
         answer = await client.post(f"/v1/turns/{turn}/results", json=body)
         assert (answer.status_code, answer.json()["type"]) == (409, "urn:lango:error:session-busy")

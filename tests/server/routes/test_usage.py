@@ -10,7 +10,7 @@ from lango.core.messages.streams import Usage
 from lango.server.auth.callers import Caller
 from lango.server.routes.insight import LONGEST
 from lango.store.model_calls import ModelCallStore
-from tests.server.places import ServedApp
+from tests.server.served_apps import ServedApp
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 SPAN = {"since": "2026-02-01T00:00:00Z", "until": "2026-04-01T00:00:00Z"}
@@ -33,7 +33,7 @@ def record(name: str, **told: Any) -> ModelCall:
 
 
 async def written(served: ServedApp, *records: ModelCall) -> None:
-    await ModelCallStore(served.here.store.database).add(served.tenant, records)
+    await ModelCallStore(served.process.store.database).add(served.tenant, records)
 
 
 async def usage(served: ServedApp, name: str = "ann", **query: Any) -> dict[str, Any]:

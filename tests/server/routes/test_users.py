@@ -6,7 +6,7 @@ from faults.store.leftovers import leftovers
 from lango.server.auth.callers import Caller
 from lango.store.memory.store import NewMemory, SqlMemoryStore
 from lango.store.sessions.entries import SessionRef
-from tests.server.places import ServedApp
+from tests.server.served_apps import ServedApp
 from tests.store.rows import beside
 
 
@@ -23,7 +23,7 @@ async def test_an_admin_deletes_a_user(looked_after: ServedApp) -> None:
     session = await looked_after.session(title=canary)
     turn = await looked_after.turn(session, canary)
     kept = await looked_after.session("bob")
-    store = SqlMemoryStore(looked_after.here.store.database)
+    store = SqlMemoryStore(looked_after.process.store.database)
     fact = NewMemory(canary, "", "user", 1.0, canary)
     await store.add(SessionRef(looked_after.user("ann")), [fact])
     async with looked_after.client("admin") as admin, looked_after.client("ann") as ann:
@@ -38,7 +38,7 @@ async def test_an_admin_deletes_a_user(looked_after: ServedApp) -> None:
         assert (await ann.get(f"/v1/turns/{turn}")).status_code == 404
     async with looked_after.client("bob") as bob:
         assert (await bob.get(f"/v1/sessions/{kept}")).status_code == 200
-    async with beside(looked_after.here.place.url) as connection:
+    async with beside(looked_after.process.workspace.url) as connection:
         assert await leftovers(connection, canaries=[canary]) == []
 
 

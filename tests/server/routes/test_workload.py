@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from lango.server.auth.callers import Caller
-from tests.server.places import ServedApp
+from tests.server.served_apps import ServedApp
 
 
 async def workload(served: ServedApp, name: str = "admin") -> dict[str, Any]:
@@ -38,7 +38,7 @@ async def test_what_runs_and_where(served: ServedApp) -> None:
     session = await served.session()
     turn = await served.turn(session, 'call hold {"name": "go"}')
     async with served.worker() as worker:
-        effects = served.here.place.effects
+        effects = served.process.workspace.effects
         await effects.wait(lambda words: "held go" in words)
         result = await workload(served)
         [running] = result["running"]

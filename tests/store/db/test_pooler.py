@@ -133,22 +133,22 @@ async def test_a_schema_is_found_in_every_transaction(pooled: str) -> None:
     schema = f'odd "{uuid4().hex}"'
     await migrate.upgrade(pooled, schema)
     async with (
-        SqlSessionStore(pooled, schema=schema) as there,
-        SqlSessionStore(pooled) as here,
+        SqlSessionStore(pooled, schema=schema) as schema_store,
+        SqlSessionStore(pooled) as default_store,
     ):
-        assert {place for _, place in await seen(there.database)} == {schema}
-        assert {place for _, place in await seen(here.database)} == {"public"}
-        assert len(await there.database.missing_settings()) == 4
-        ref = await created(there, key("t"))
-        await there.append(ref, said("1"))
-        assert await texts(there, key("t")) == ["hi"]
-        assert await here.load(key("t"), None) is None
-        for statement in await there.database.missing_settings():
+        assert {place for _, place in await seen(schema_store.database)} == {schema}
+        assert {place for _, place in await seen(default_store.database)} == {"public"}
+        assert len(await schema_store.database.missing_settings()) == 4
+        ref = await created(schema_store, key("t"))
+        await schema_store.append(ref, said("1"))
+        assert await texts(schema_store, key("t")) == ["hi"]
+        assert await default_store.load(key("t"), None) is None
+        for statement in await schema_store.database.missing_settings():
             await execute(pooled, statement)
     await give_settings(pooled)  # and with it new server connections
-    async with SqlSessionStore(pooled, schema=schema) as there:
-        assert await there.database.missing_settings() == []
-        assert await texts(there, key("t")) == ["hi"]
+    async with SqlSessionStore(pooled, schema=schema) as schema_store:
+        assert await schema_store.database.missing_settings() == []
+        assert await texts(schema_store, key("t")) == ["hi"]
 
 
 async def test_clients_share_a_server_connection(pooled: str) -> None:

@@ -289,22 +289,22 @@ async def test_only_old_objects_of_this_database_are_swept(
     other_url = f"sqlite:///{tmp_path / 'other.db'}"
     where = key(tenant)
     async with (
-        SqlSessionStore(sqlite_url, objects=folder_url) as here,
-        SqlSessionStore(other_url, objects=folder_url) as there,
+        SqlSessionStore(sqlite_url, objects=folder_url) as first_store,
+        SqlSessionStore(other_url, objects=folder_url) as second_store,
     ):
-        for each in (here, there):
+        for each in (first_store, second_store):
             await created(each, where)
             await SqlArtifactStore(each.database).save(where, NEW)
-        objects, theirs = here.database.objects, await keys_in(there.database)
+        objects, theirs = first_store.database.objects, await keys_in(second_store.database)
         assert objects is not None
         orphan = f"{objects.folder}/orphan"
         await objects.put(orphan, BytesInMemory(b"unused"))
-        cleanup = ObjectCleanup(here.database)
+        cleanup = ObjectCleanup(first_store.database)
         assert await cleanup.sweep(timedelta(hours=24)) == 0
         assert await cleanup.sweep(NOW) == 1
-        assert orphan not in await keys_in(here.database)
-        assert len(await keys_in(here.database)) == 1
-        assert await keys_in(there.database) == theirs
+        assert orphan not in await keys_in(first_store.database)
+        assert len(await keys_in(first_store.database)) == 1
+        assert await keys_in(second_store.database) == theirs
 
 
 async def test_one_process_in_a_day_sweeps(

@@ -127,20 +127,20 @@ async def test_bytes_in_an_object_store_are_part_of_it(
 ) -> None:
     where, urls = key(tenant), {"objects": f"file://{tmp_path}/objects"}
     async with (
-        SqlSessionStore(sqlite_url, objects=urls.get(where_from)) as here,
-        SqlSessionStore(postgres_url, objects=urls.get(where_to)) as there,
+        SqlSessionStore(sqlite_url, objects=urls.get(where_from)) as source_store,
+        SqlSessionStore(postgres_url, objects=urls.get(where_to)) as target_store,
     ):
-        await eventful(here, where)
-        lines = await exported(here, where)
+        await eventful(source_store, where)
+        lines = await exported(source_store, where)
         assert not any(b"object_key" in line for line in lines)
-        await restored(there, lines, tenant)
-        assert await there.read_blobs(where, ["data-1"]) == {"data-1": b"png"}
-        files = SqlArtifactStore(there.database)
+        await restored(target_store, lines, tenant)
+        assert await target_store.read_blobs(where, ["data-1"]) == {"data-1": b"png"}
+        files = SqlArtifactStore(target_store.database)
         found = [await files.load(where, "f", version) for version in range(3)]
         assert [one.data for one in found if one] == [b"", b"one", BIG]
-        assert await exported(there, where) == lines
+        assert await exported(target_store, where) == lines
         keys = sa.select(artifacts.c.object_key).where(artifacts.c.tenant == tenant)
-        async with there.database.snapshot() as connection:
+        async with target_store.database.snapshot() as connection:
             stored = [name for name in (await connection.execute(keys)).scalars() if name]
         assert len(stored) == len(set(stored)) == (3 if where_to == "objects" else 0)
 
@@ -148,30 +148,33 @@ async def test_bytes_in_an_object_store_are_part_of_it(
 async def test_it_is_the_same_in_another_database(way: tuple[str, str], tenant: str) -> None:
     source, target = way
     where = key(tenant)
-    async with SqlSessionStore(source) as here, SqlSessionStore(target) as there:
-        await eventful(here, where)
-        lines = await exported(here, where)
-        done = await restored(there, lines, tenant)
+    async with SqlSessionStore(source) as source_store, SqlSessionStore(target) as target_store:
+        await eventful(source_store, where)
+        lines = await exported(source_store, where)
+        done = await restored(target_store, lines, tenant)
         assert (done.key, done.entries, done.artifacts) == (where, 13, 4)
-        assert done.memories == len(await remembered(here, where)) > 2
-        assert done.public_id == (await here.summary(where)).public_id
+        assert done.memories == len(await remembered(source_store, where)) > 2
+        assert done.public_id == (await source_store.summary(where)).public_id
         for one in (where, key(tenant, "s/call")):
-            assert await rows(there, one) == await rows(here, one)
+            assert await rows(target_store, one) == await rows(source_store, one)
         for budget in (None, 10, 35, 60):
-            loaded, known = await there.load(where, budget), await here.load(where, budget)
+            loaded, known = (
+                await target_store.load(where, budget),
+                await source_store.load(where, budget),
+            )
             assert loaded is not None
             assert known is not None
             assert loaded.messages == known.messages
             assert loaded.session.state == known.session.state
             assert loaded.session.user_state == {"name": "Ann"}
             assert loaded.session.app_state == {"limit": 1.0}
-        assert await there.read_blobs(where, ["data-1"]) == {"data-1": b"png"}
-        assert await remembered(there, where) == await remembered(here, where)
-        files = SqlArtifactStore(there.database)
+        assert await target_store.read_blobs(where, ["data-1"]) == {"data-1": b"png"}
+        assert await remembered(target_store, where) == await remembered(source_store, where)
+        files = SqlArtifactStore(target_store.database)
         found = [await files.load(where, "f", version) for version in range(3)]
         assert [one.data for one in found if one] == [b"", b"one", BIG]
         assert len(BIG) > CHUNK
-        again = await exported(there, where)
+        again = await exported(target_store, where)
         assert again == lines
 
 
@@ -184,29 +187,29 @@ async def test_memory_is_found_under_another_name(way: tuple[str, str], tenant: 
     """The words of an entry name its owner: those of another owner are made anew."""
     source, target = way
     where = key(tenant)
-    async with SqlSessionStore(source) as here, SqlSessionStore(target) as there:
-        ref = (await here.create(where)).ref
+    async with SqlSessionStore(source) as source_store, SqlSessionStore(target) as target_store:
+        ref = (await source_store.create(where)).ref
         for event_id in ("kept", "deleted"):
-            await here.append(ref, said(event_id, f"Minka is {event_id}"))
-        memory = SqlMemoryStore(here.database)
+            await source_store.append(ref, said(event_id, f"Minka is {event_id}"))
+        memory = SqlMemoryStore(source_store.database)
         await memory.add_session(ref)
         await memory.add(SessionRef(replace(where, session_id="")), [FACT])
         (gone,) = [entry for entry in await memory.search(where, "deleted", 10)]
         assert await memory.delete(tenant, gone.pk)
-        lines = await exported(here, where)
+        lines = await exported(source_store, where)
         assert b"Minka is deleted" not in b"".join(line for line in lines if b'"memory"' in line)
         moved = replace(where, user_id="ben", session_id="moved")
         for number in range(2):
             names = {"user_id": "ben", "session_id": f"moved{number or ''}"}
-            done = await restored(there, lines, tenant, **names)
+            done = await restored(target_store, lines, tenant, **names)
             assert done.memories == 3
-        assert await found(there, moved, "Minka") == ["Minka is kept"] * 2
-        assert await found(there, moved, "favourite") == [FACT.text]  # stored once
-        assert await found(there, where, "Minka favourite") == []
-        await SqlMemoryStore(there.database).add_session(await there.locate(moved))
-        assert await found(there, moved, "deleted") == []  # it does not come back
-        await there.delete(moved)
-        assert await found(there, moved, "Minka") == ["Minka is kept"]
+        assert await found(target_store, moved, "Minka") == ["Minka is kept"] * 2
+        assert await found(target_store, moved, "favourite") == [FACT.text]  # stored once
+        assert await found(target_store, where, "Minka favourite") == []
+        await SqlMemoryStore(target_store.database).add_session(await target_store.locate(moved))
+        assert await found(target_store, moved, "deleted") == []  # it does not come back
+        await target_store.delete(moved)
+        assert await found(target_store, moved, "Minka") == ["Minka is kept"]
 
 
 async def test_many_entries_come_page_by_page(store_url: str, tenant: str) -> None:
@@ -227,14 +230,14 @@ async def test_many_entries_come_page_by_page(store_url: str, tenant: str) -> No
 async def test_it_goes_on_where_it_was(way: tuple[str, str], tenant: str) -> None:
     source, target = way
     where = key(tenant)
-    async with SqlSessionStore(source) as here, SqlSessionStore(target) as there:
-        await eventful(here, where)
-        await restored(there, await exported(here, where), tenant)
-        for store in (here, there):
+    async with SqlSessionStore(source) as source_store, SqlSessionStore(target) as target_store:
+        await eventful(source_store, where)
+        await restored(target_store, await exported(source_store, where), tenant)
+        for store in (source_store, target_store):
             ref = await store.locate(where)
             await store.append(ref, said("new", "more", timestamp=1_770_000_000.0))
             assert (await store.append(ref, said("last"))).duplicate
-        first, theirs = await here.load(where, 15), await there.load(where, 15)
+        first, theirs = await source_store.load(where, 15), await target_store.load(where, 15)
         assert first is not None
         assert theirs is not None
         assert theirs.messages == first.messages

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from faults.turns.place import Place, process
+from faults.turns.workspace import Workspace, turn_process
 from lango.core.turns.events import Answer
 from lango.telemetry.tracing.current import use_tracer
 from tests.telemetry.tracing.test_spans import Kept
@@ -12,12 +12,15 @@ async def test_an_answer_is_linked(sqlite_url: str, tmp_path: Path) -> None:
     kept = Kept()
     use_tracer(kept.tracer)
     try:
-        async with process(Place(sqlite_url, "app", tmp_path)) as here, here.worker():
-            asking = await here.turns.wait(await here.say('call pay {"amount": 1}'))
+        async with (
+            turn_process(Workspace(sqlite_url, "app", tmp_path)) as process,
+            process.worker(),
+        ):
+            asking = await process.turns.wait(await process.say('call pay {"amount": 1}'))
             with kept.tracer.request("POST", {}, {}):
                 answer = Answer(asking.waits_for[0], approved=True)
-                answering = await here.turns.answer(asking.id, answer)
-            await here.turns.wait(answering)
+                answering = await process.turns.answer(asking.id, answer)
+            await process.turns.wait(answering)
     finally:
         use_tracer(None)
     [request] = [span for span in kept.spans if span.name == "POST"]

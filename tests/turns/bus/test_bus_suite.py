@@ -51,14 +51,14 @@ async def test_the_database_as_a_bus(check: BusCheck, postgres_url: str) -> None
 
 
 async def test_a_bus_comes_back_with_its_subscriptions(server: BusServer) -> None:
-    here, there = _made(server, "lango.x"), _made(server, "lango.x")
-    async with on(here, "work") as one, on(there, "work") as other:
+    publisher, other_bus = _made(server, "lango.x"), _made(server, "lango.x")
+    async with on(publisher, "work") as one, on(other_bus, "work") as other:
         server.kill()
         other.bus.subscribe("later")  # while there is no connection
         await server.start()
         for member in (one, other):
             await member.until(lambda member=member: member.joins > 1, "It does not come back")
-        await here.publish([BusMessage("work"), BusMessage("later", b"data")])
+        await publisher.publish([BusMessage("work"), BusMessage("later", b"data")])
         await other.until(lambda: len(other.received) > 1, "They do not arrive")
         assert other.received == [("work", b""), ("later", b"data")]
 

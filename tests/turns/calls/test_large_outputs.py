@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from google.adk.agents import LlmAgent
 from google.adk.tools.agent_tool import AgentTool
 
-from faults.turns.place import Process
+from faults.turns.workspace import TurnProcess
 from lango.adk.artifacts import SqlArtifactService
 from lango.adk.durable.run import DurableAgent
 from lango.adk.models.adapter import ModelAdapter
@@ -48,8 +48,8 @@ def _direct() -> LlmAgent:
     return LlmAgent(name="root", model=_model("dump", {}), tools=[dump])
 
 
-async def _sizes(here: Process, session_pk: int, *columns: sa.Column[str]) -> list[int]:
-    async with here.store.database.snapshot() as connection:
+async def _sizes(process: TurnProcess, session_pk: int, *columns: sa.Column[str]) -> list[int]:
+    async with process.store.database.snapshot() as connection:
         found: list[int] = []
         for column in columns:
             text = sa.func.length(sa.cast(column, sa.Text))
@@ -58,34 +58,36 @@ async def _sizes(here: Process, session_pk: int, *columns: sa.Column[str]) -> li
     return [size for size in found if size]
 
 
-async def _run(here: Process, agent: LlmAgent) -> int:
-    sessions, app = SessionServiceAdapter(here.store), here.place.app
-    runner = AgentRunner(agent, sessions, SqlArtifactService(here.store), name=app)
-    async with TurnWorker(here.store, here.engine, {app: DurableAgent(runner, here.store)}):
+async def _run(process: TurnProcess, agent: LlmAgent) -> int:
+    sessions, app = SessionServiceAdapter(process.store), process.workspace.app
+    runner = AgentRunner(agent, sessions, SqlArtifactService(process.store), name=app)
+    async with TurnWorker(
+        process.store, process.engine, {app: DurableAgent(runner, process.store)}
+    ):
         async with asyncio.timeout(60):
-            turn = await here.turns.wait(await here.say("hello"))
+            turn = await process.turns.wait(await process.say("hello"))
     assert turn.state == "completed", turn.error
     return turn.session_pk
 
 
-async def _kept(here: Process) -> list[int]:
-    condition = artifacts.c.app_name == here.place.app
-    async with here.store.database.snapshot() as connection:
+async def _kept(process: TurnProcess) -> list[int]:
+    condition = artifacts.c.app_name == process.workspace.app
+    async with process.store.database.snapshot() as connection:
         return list(
             (await connection.execute(sa.select(artifacts.c.size).where(condition))).scalars()
         )
 
 
-async def test_a_large_output_is_kept_once(here: Process) -> None:
-    pk = await _run(here, _direct())
+async def test_a_large_output_is_kept_once(process: TurnProcess) -> None:
+    pk = await _run(process, _direct())
     rows = (tool_ledger.c.result, turn_events.c.data, messages.c.tool_calls)
-    assert max(await _sizes(here, pk, *rows)) < ROOM
-    assert [size > 2 * MAX_OUTPUT for size in await _kept(here)] == [True]
+    assert max(await _sizes(process, pk, *rows)) < ROOM
+    assert [size > 2 * MAX_OUTPUT for size in await _kept(process)] == [True]
 
 
-async def test_a_large_output_of_an_agent_in_a_tool_is_kept_once(here: Process) -> None:
+async def test_a_large_output_of_an_agent_in_a_tool_is_kept_once(process: TurnProcess) -> None:
     """Its session is another one, its ledger that of the turn."""
-    pk = await _run(here, _agent())
-    assert len(await _sizes(here, pk, tool_ledger.c.result)) == 2
-    assert max(await _sizes(here, pk, tool_ledger.c.result, turn_events.c.data)) < ROOM
-    assert [size > 2 * MAX_OUTPUT for size in await _kept(here)] == [True]
+    pk = await _run(process, _agent())
+    assert len(await _sizes(process, pk, tool_ledger.c.result)) == 2
+    assert max(await _sizes(process, pk, tool_ledger.c.result, turn_events.c.data)) < ROOM
+    assert [size > 2 * MAX_OUTPUT for size in await _kept(process)] == [True]

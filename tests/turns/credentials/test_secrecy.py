@@ -13,7 +13,7 @@ from google.adk.tools.tool_context import ToolContext
 from google.adk.workflow import START, FunctionNode, Workflow
 
 from faults.recovery.kill_shapes import agent
-from faults.turns.place import Process
+from faults.turns.workspace import TurnProcess
 from lango.adk.apps.load import Root
 from tests.support.credential_agents import CALL, oauth_config, outputs, with_keys, worker
 from tests.support.credential_turns import all_rows, asked, consent, ended
@@ -80,26 +80,28 @@ def with_node(provider: OAuthProvider, seen: list[Any]) -> Root:
 
 @pytest.mark.parametrize("root", [with_callback, with_node])
 async def test_a_token_is_in_no_table(
-    here: Process,
+    process: TurnProcess,
     provider: OAuthProvider,
     root: Callable[[OAuthProvider, list[Any]], Root],
 ) -> None:
     seen: list[Any] = []
-    with_keys(here)
-    async with worker(here, root(provider, seen)):
-        _, auth_uri = await asked(here)
-        answer = await here.turns.answer_consent(*await consent(auth_uri))
-        end = await ended(here, answer.id)
+    with_keys(process)
+    async with worker(process, root(provider, seen)):
+        _, auth_uri = await asked(process)
+        answer = await process.turns.answer_consent(*await consent(auth_uri))
+        end = await ended(process, answer.id)
         assert end.state == "completed", end.error
     (credential,) = [each for each in seen if each is not None]
     assert token_of(credential) in provider.valid
     assert (credential.oauth2.refresh_token, credential.oauth2.client_secret) == (None, None)
-    rows = (await all_rows(here)).splitlines()
+    rows = (await all_rows(process)).splitlines()
     leaks = [row[:60] for row in rows if any(secret in row for secret in provider.secrets)]
     assert leaks == []
 
 
-async def test_a_workflow_s_tool_asks_and_goes_on(here: Process, provider: OAuthProvider) -> None:
+async def test_a_workflow_s_tool_asks_and_goes_on(
+    process: TurnProcess, provider: OAuthProvider
+) -> None:
     config = oauth_config(provider)
 
     async def files(tool_context: ToolContext) -> Any:
@@ -113,11 +115,11 @@ async def test_a_workflow_s_tool_asks_and_goes_on(here: Process, provider: OAuth
     async def arguments() -> dict[str, Any]:
         return {}
 
-    with_keys(here)
+    with_keys(process)
     edges: Any = [(START, FunctionNode(func=arguments, name="arguments"), FunctionTool(files))]
-    async with worker(here, Workflow(name="root", edges=edges)):
-        _, auth_uri = await asked(here)
-        answer = await here.turns.answer_consent(*await consent(auth_uri))
-        end = await ended(here, answer.id)
+    async with worker(process, Workflow(name="root", edges=edges)):
+        _, auth_uri = await asked(process)
+        answer = await process.turns.answer_consent(*await consent(auth_uri))
+        end = await ended(process, answer.id)
     assert (end.state, end.error) == ("completed", None)
     assert (provider.exchanges, provider.problems) == (1, [])

@@ -12,7 +12,7 @@ from google.adk.auth.auth_credential import AuthCredential, AuthCredentialTypes,
 from google.adk.auth.auth_handler import AuthHandler
 from google.adk.auth.auth_tool import AuthConfig
 
-from faults.turns.place import Process
+from faults.turns.workspace import TurnProcess
 from lango.adk.credentials.answers import read_config
 from lango.adk.credentials.kinds import state_of
 from lango.adk.credentials.service import SqlCredentialService
@@ -42,17 +42,19 @@ def provider() -> Iterator[OAuthProvider]:
         yield running
 
 
-def owner_of(here: Process, user: str = "ann") -> Owner:
-    return Owner("", here.place.app, user)
+def owner_of(process: TurnProcess, user: str = "ann") -> Owner:
+    return Owner("", process.workspace.app, user)
 
 
-def turn_of(here: Process, user: str = "ann", turn: str = "turn-1") -> TurnCredentials:
-    return TurnCredentials(here.store.credentials, owner_of(here, user), 1, turn)
+def turn_of(process: TurnProcess, user: str = "ann", turn: str = "turn-1") -> TurnCredentials:
+    return TurnCredentials(process.store.credentials, owner_of(process, user), 1, turn)
 
 
-async def stored(here: Process, provider: OAuthProvider, expires_at: float = 0) -> AuthConfig:
+async def stored(
+    process: TurnProcess, provider: OAuthProvider, expires_at: float = 0
+) -> AuthConfig:
     """Store a credential of ann, which by default has expired."""
-    with_keys(here)
+    with_keys(process)
     config = oauth_config(provider)
     config.credential_key = NAME
     tokens = OAuth2Auth(
@@ -65,14 +67,14 @@ async def stored(here: Process, provider: OAuthProvider, expires_at: float = 0) 
     config.exchanged_auth_credential = AuthCredential(
         auth_type=AuthCredentialTypes.OAUTH2, oauth2=tokens
     )
-    await here.store.credentials.save(owner_of(here), NAME, dumped(config), "oauth2")
+    await process.store.credentials.save(owner_of(process), NAME, dumped(config), "oauth2")
     return config
 
 
 async def test_one_turn_refreshes_and_the_others_wait(
-    here: Process, provider: OAuthProvider, monkeypatch: pytest.MonkeyPatch
+    process: TurnProcess, provider: OAuthProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await stored(here, provider)
+    await stored(process, provider)
     requested, go, issue = threading.Event(), threading.Event(), provider.token
 
     def held(form: dict[str, str], authorization: str) -> dict[str, Any] | None:
@@ -81,7 +83,7 @@ async def test_one_turn_refreshes_and_the_others_wait(
         return issue(form, authorization)
 
     monkeypatch.setattr(provider, "token", held)
-    one, two = turn_of(here), turn_of(here, turn="turn-2")
+    one, two = turn_of(process), turn_of(process, turn="turn-2")
     await one.load()
     await two.load()
     first = asyncio.create_task(one.refresh())
@@ -100,9 +102,9 @@ async def test_one_turn_refreshes_and_the_others_wait(
             await waits.wait()
         # A key that is replaced meanwhile leaves the claim and the version as they are.
         keys = (OTHER_KEY, KEY)
-        rotated = SqlCredentialStore(here.store.database, keys, PUBLIC_URL)
-        assert await rotated.get(owner_of(here), NAME) is not None
-        here.store.credentials = one.store = two.store = rotated
+        rotated = SqlCredentialStore(process.store.database, keys, PUBLIC_URL)
+        assert await rotated.get(owner_of(process), NAME) is not None
+        process.store.credentials = one.store = two.store = rotated
         replaced.set()
     finally:
         go.set()
@@ -115,9 +117,9 @@ async def test_one_turn_refreshes_and_the_others_wait(
         assert credential.oauth2.access_token in provider.valid
 
 
-async def test_a_dead_worker_s_claim_ends(here: Process, provider: OAuthProvider) -> None:
-    await stored(here, provider)
-    credentials, owner = here.store.credentials, owner_of(here)
+async def test_a_dead_worker_s_claim_ends(process: TurnProcess, provider: OAuthProvider) -> None:
+    await stored(process, provider)
+    credentials, owner = process.store.credentials, owner_of(process)
     assert await credentials.claim_refresh(owner, NAME, 1)
     assert not await credentials.claim_refresh(owner, NAME, 1)
     await credentials.release_refresh(owner, NAME, 1)
@@ -125,23 +127,23 @@ async def test_a_dead_worker_s_claim_ends(here: Process, provider: OAuthProvider
     assert await credentials.claim_refresh(owner, NAME, 1)
 
 
-async def test_a_refused_refresh_asks_again(here: Process, provider: OAuthProvider) -> None:
-    await stored(here, provider)
+async def test_a_refused_refresh_asks_again(process: TurnProcess, provider: OAuthProvider) -> None:
+    await stored(process, provider)
     provider.refreshing.clear()
-    turn = turn_of(here)
+    turn = turn_of(process)
     await turn.load()
     assert turn.get(NAME) is not None
     await turn.refresh()
     assert turn.get(NAME) is None
     assert provider.problems == ["used refresh token"]
-    assert await here.store.credentials.list("", "ann", here.place.app) == []
+    assert await process.store.credentials.list("", "ann", process.workspace.app) == []
 
 
 @pytest.mark.parametrize("error", ["down", "client", "early"])
 async def test_a_refresh_that_may_succeed_later_keeps_the_credential(
-    here: Process, provider: OAuthProvider, error: str, monkeypatch: pytest.MonkeyPatch
+    process: TurnProcess, provider: OAuthProvider, error: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = await stored(here, provider, time.time() + 30 if error == "early" else 0)
+    config = await stored(process, provider, time.time() + 30 if error == "early" else 0)
     if error == "early":
         provider.refreshing.clear()
     elif error == "client":
@@ -153,35 +155,35 @@ async def test_a_refresh_that_may_succeed_later_keeps_the_credential(
     else:
         scheme: Any = config.auth_scheme
         scheme.flows.authorizationCode.tokenUrl = "http://127.0.0.1:9/token"
-        await here.store.credentials.save(owner_of(here), NAME, dumped(config), "oauth2")
-    turn = turn_of(here)
+        await process.store.credentials.save(owner_of(process), NAME, dumped(config), "oauth2")
+    turn = turn_of(process)
     await turn.load()
     async with asyncio.timeout(30):
         await turn.refresh()
         await turn.refresh()  # the claim was released
     assert turn.get(NAME) is not None
-    assert len(await here.store.credentials.list("", "ann", here.place.app)) == 1
+    assert len(await process.store.credentials.list("", "ann", process.workspace.app)) == 1
 
 
 async def test_an_expired_token_without_refresh_token_counts_as_not_given(
-    here: Process, provider: OAuthProvider
+    process: TurnProcess, provider: OAuthProvider
 ) -> None:
-    config = await stored(here, provider)
+    config = await stored(process, provider)
     assert config.exchanged_auth_credential is not None
     assert config.exchanged_auth_credential.oauth2 is not None
     config.exchanged_auth_credential.oauth2.refresh_token = None
-    await here.store.credentials.save(owner_of(here), NAME, dumped(config), "oauth2")
-    turn = turn_of(here)
+    await process.store.credentials.save(owner_of(process), NAME, dumped(config), "oauth2")
+    turn = turn_of(process)
     await turn.load()
     assert turn.get(NAME) is None
 
 
 async def test_adk_gets_no_refresh_token_and_no_client_secret(
-    here: Process, provider: OAuthProvider
+    process: TurnProcess, provider: OAuthProvider
 ) -> None:
-    config = await stored(here, provider)
-    service, context = SqlCredentialService(here.store), Context(here.place.app, "ann")
-    turn = turn_of(here)
+    config = await stored(process, provider)
+    service, context = SqlCredentialService(process.store), Context(process.workspace.app, "ann")
+    turn = turn_of(process)
     turn_credentials.set(turn)
     try:
         found = await service.load_credential(config, cast(CallbackContext, context))
@@ -204,16 +206,16 @@ class Context:
         self.invocation_id = "turn-1"
 
 
-async def test_a_long_name_is_found(here: Process) -> None:
-    with_keys(here)
+async def test_a_long_name_is_found(process: TurnProcess) -> None:
+    with_keys(process)
     name = "k" * 600
     config = key_config()
     config.exchanged_auth_credential = AuthCredential(
         auth_type=AuthCredentialTypes.API_KEY, api_key="hush-key"
     )
-    one = turn_of(here)
+    one = turn_of(process)
     await one.save(name, config)
-    two = turn_of(here)
+    two = turn_of(process)
     await two.load()
     for turn in (one, two):
         assert turn.get(name) is not None
@@ -222,19 +224,19 @@ async def test_a_long_name_is_found(here: Process) -> None:
 
 @pytest.mark.parametrize("restarted", [False, True])
 async def test_a_node_that_asks_with_a_tool_s_request_keeps_its_secrets(
-    here: Process, provider: OAuthProvider, restarted: bool
+    process: TurnProcess, provider: OAuthProvider, restarted: bool
 ) -> None:
-    with_keys(here)
-    turn = turn_of(here)
+    with_keys(process)
+    turn = turn_of(process)
     shown = turn.request(oauth_config(provider))
     if restarted:
         await turn.flush()
-        turn = turn_of(here)
+        turn = turn_of(process)
         await turn.load(has_begun=True)
     again = turn.request(shown)
     await turn.flush()
     assert state_of(again) == state_of(shown)
-    found = await here.store.credentials.find_request(state_of(shown) or "")
+    found = await process.store.credentials.find_request(state_of(shown) or "")
     assert found is not None
     private = read_config(found.text)
     assert private.raw_auth_credential is not None
@@ -246,39 +248,41 @@ async def test_a_node_that_asks_with_a_tool_s_request_keeps_its_secrets(
     assert provider.client_secret not in dumped(shown)
 
 
-async def test_a_tool_s_own_state_is_not_used(here: Process, provider: OAuthProvider) -> None:
-    with_keys(here)
+async def test_a_tool_s_own_state_is_not_used(
+    process: TurnProcess, provider: OAuthProvider
+) -> None:
+    with_keys(process)
     config = oauth_config(provider, auth_uri=f"{provider.url}/authorize?state=fixed", state="fixed")
     states: list[str | None] = []
     for user in ("ann", "bob"):
-        turn = turn_of(here, user, f"of-{user}")
+        turn = turn_of(process, user, f"of-{user}")
         shown = turn.request(config)
         await turn.flush()
         states.append(state_of(shown))
-        found = await here.store.credentials.find_request(state_of(shown) or "")
+        found = await process.store.credentials.find_request(state_of(shown) or "")
         assert found is not None
-        assert found.owner == owner_of(here, user)
+        assert found.owner == owner_of(process, user)
     assert len({"fixed", *states}) == 3
 
 
-async def test_a_state_of_another_request_is_refused(here: Process) -> None:
-    with_keys(here)
-    add, state = here.store.credentials.add_request, f"state-of-{here.place.app}"
-    await add(ConsentRequest(state, owner_of(here), 1, "t", "{}"))
-    await add(ConsentRequest(state, owner_of(here), 1, "t", "{}"))
-    for owner, turn in ((owner_of(here, "bob"), "t"), (owner_of(here), "u")):
+async def test_a_state_of_another_request_is_refused(process: TurnProcess) -> None:
+    with_keys(process)
+    add, state = process.store.credentials.add_request, f"state-of-{process.workspace.app}"
+    await add(ConsentRequest(state, owner_of(process), 1, "t", "{}"))
+    await add(ConsentRequest(state, owner_of(process), 1, "t", "{}"))
+    for owner, turn in ((owner_of(process, "bob"), "t"), (owner_of(process), "u")):
         with pytest.raises(CredentialRefusedError, match="state"):
             await add(ConsentRequest(state, owner, 1, turn, "{}"))
 
 
-async def test_a_turn_reads_no_credential_from_the_session_s_state(here: Process) -> None:
-    with_keys(here)
+async def test_a_turn_reads_no_credential_from_the_session_s_state(process: TurnProcess) -> None:
+    with_keys(process)
     install_patch()
     config = key_config()
     given = {"authType": "serviceAccount", "serviceAccount": {"useDefaultCredential": True}}
     state: Any = {config.credential_key: given, f"temp:{config.credential_key}": given}
     handler = AuthHandler(config)
-    turn_credentials.set(turn_of(here))
+    turn_credentials.set(turn_of(process))
     try:
         assert handler.get_auth_response(state) is None
         assert not handler.has_auth_response(state)

@@ -93,10 +93,10 @@ async def error_of(client: Client, turn: str) -> ApplicationError:
 async def test_temporal_shows_the_state_and_the_error_of_a_turn(
     fleet: Fleet, client: Client
 ) -> None:
-    here = await fleet.process()
-    await here.worker()
-    completed, failed = await here.submit(QUICK), await here.submit(FAIL)
-    await here.ended(completed, failed)
+    process = await fleet.process()
+    await process.worker()
+    completed, failed = await process.submit(QUICK), await process.submit(FAIL)
+    await process.ended(completed, failed)
     assert await shown(client, completed) == Status.COMPLETED
     result = await client.get_activity_handle(completed).result()
     assert result == {"turn": completed, "state": "completed"}
@@ -108,17 +108,17 @@ async def test_temporal_shows_the_state_and_the_error_of_a_turn(
 async def test_a_turn_cancelled_in_lango_is_cancelled_in_temporal(
     fleet: Fleet, client: Client
 ) -> None:
-    here = await fleet.process()
-    queued = await here.submit(session="queued")
+    process = await fleet.process()
+    queued = await process.submit(session="queued")
     await opened(client, queued)
-    await here.turns.cancel(queued)
+    await process.turns.cancel(queued)
     assert await shown(client, queued) == Status.CANCELED
-    await here.worker()
-    running = await here.submit(HOLD)
+    await process.worker()
+    running = await process.submit(HOLD)
     await fleet.until_started(running)
-    await here.turns.cancel(running)
+    await process.turns.cancel(running)
     assert await shown(client, running) == Status.CANCELED
-    assert (await here.turns.get(running)).state == "cancelled"
+    assert (await process.turns.get(running)).state == "cancelled"
 
 
 @pytest.fixture
@@ -131,12 +131,12 @@ def soon_uncertain(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_turn_whose_activity_was_terminated_is_dispatched_again(
     fleet: Fleet, client: Client
 ) -> None:
-    here = await fleet.process()
-    turn = await here.submit()
+    process = await fleet.process()
+    turn = await process.submit()
     await opened(client, turn)
     await client.get_activity_handle(turn).terminate()
-    await here.worker()  # in the process whose dispatch Temporal had accepted
-    (ended,) = await here.ended(turn)
+    await process.worker()  # in the process whose dispatch Temporal had accepted
+    (ended,) = await process.ended(turn)
     assert (ended.state, ended.attempts) == ("completed", 1)
 
 
@@ -144,15 +144,15 @@ async def test_a_turn_whose_activity_was_terminated_is_dispatched_again(
 async def test_an_activity_cancelled_in_temporal_cancels_its_turn(
     fleet: Fleet, client: Client
 ) -> None:
-    here = await fleet.process()
-    queued = await here.submit(session="queued")
+    process = await fleet.process()
+    queued = await process.submit(session="queued")
     await opened(client, queued)
     await client.get_activity_handle(queued).cancel()
-    await here.worker()  # a sweep finds the turn, and that its activity was cancelled
-    running = await here.submit(HOLD)
+    await process.worker()  # a sweep finds the turn, and that its activity was cancelled
+    running = await process.submit(HOLD)
     await fleet.until_started(running)
     await client.get_activity_handle(running).cancel()
-    ended = await here.ended(queued, running)
+    ended = await process.ended(queued, running)
     assert [turn.state for turn in ended] == ["cancelled", "cancelled"]
     assert not fleet.started(queued)
     assert await shown(client, running) == Status.CANCELED
@@ -161,9 +161,9 @@ async def test_an_activity_cancelled_in_temporal_cancels_its_turn(
 async def test_a_cancellation_in_temporal_outlasts_an_outage_of_the_database(
     fleet: Fleet, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    here = await fleet.process()
-    await here.worker()
-    turn = await here.submit(HOLD)
+    process = await fleet.process()
+    await process.worker()
+    turn = await process.submit(HOLD)
     await fleet.until_started(turn)
     tries = 0
 
@@ -176,7 +176,7 @@ async def test_a_cancellation_in_temporal_outlasts_an_outage_of_the_database(
 
     monkeypatch.setattr("lango.turns.engine.temporal_activity.cancel_turn", cancel)
     await client.get_activity_handle(turn).cancel()
-    (ended,) = await here.ended(turn)
+    (ended,) = await process.ended(turn)
     assert ended.state == "cancelled"
     assert await shown(client, turn) == Status.CANCELED
 
@@ -184,9 +184,9 @@ async def test_a_cancellation_in_temporal_outlasts_an_outage_of_the_database(
 async def test_a_worker_that_cannot_poll_once_polls_again_while_its_turns_run(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    here = await fleet.process()
-    await here.worker()
-    running = await here.submit(HOLD)
+    process = await fleet.process()
+    await process.worker()
+    running = await process.submit(HOLD)
     await fleet.until_started(running)
     poll, has_failed = BridgeWorker.poll_activity_task, asyncio.Event()
 
@@ -197,33 +197,33 @@ async def test_a_worker_that_cannot_poll_once_polls_again_while_its_turns_run(
         return await poll(worker)
 
     monkeypatch.setattr(BridgeWorker, "poll_activity_task", failing_once)
-    await here.ended(await here.submit(QUICK, session="polled before"))
+    await process.ended(await process.submit(QUICK, session="polled before"))
     await has_failed.wait()
-    later = await here.submit(QUICK, session="later")
-    (ended,) = await here.ended(later)
+    later = await process.submit(QUICK, session="later")
+    (ended,) = await process.ended(later)
     assert ended.state == "completed"
     fleet.app.released.set()
-    await here.ended(running)
+    await process.ended(running)
 
 
 async def test_a_terminated_activity_does_not_end_its_turn(fleet: Fleet, client: Client) -> None:
-    here = await fleet.process()
-    await here.worker()
-    turn = await here.submit(HOLD)
+    process = await fleet.process()
+    await process.worker()
+    turn = await process.submit(HOLD)
     await fleet.until_started(turn)
     await client.get_activity_handle(turn).terminate()
     await asyncio.sleep(3)  # its worker learns of it by a heartbeat
     fleet.app.released.set()
-    (ended,) = await here.ended(turn)
+    (ended,) = await process.ended(turn)
     assert (ended.state, ended.attempts) == ("completed", 1)
 
 
 async def test_a_message_of_another_version_is_left_to_another_worker(
     fleet: Fleet, client: Client
 ) -> None:
-    here = await fleet.process()
-    await here.worker()
-    queue = f"{namespace_of(here.store.database)}/{fleet.name}"
+    process = await fleet.process()
+    await process.worker()
+    queue = f"{namespace_of(process.store.database)}/{fleet.name}"
     turn = f"turn_{fleet.name}"
     handle = await client.start_activity(
         ACTIVITY,
@@ -238,11 +238,11 @@ async def test_a_message_of_another_version_is_left_to_another_worker(
 
 
 async def test_a_deleted_session_ends_its_activities(fleet: Fleet, client: Client) -> None:
-    here = await fleet.process()
-    turn = await here.submit()
+    process = await fleet.process()
+    turn = await process.submit()
     await opened(client, turn)
-    await here.store.delete((await here.turns.get(turn)).session)
-    await here.worker()
+    await process.store.delete((await process.turns.get(turn)).session)
+    await process.worker()
     assert await shown(client, turn) == Status.COMPLETED
 
 
@@ -250,18 +250,18 @@ async def test_turns_outlast_a_restart_of_temporal(postgres_url: str) -> None:
     with temporal_server() as server:
         await server.start()
         async with fleet_on(postgres_url, server.url) as fleet:
-            here, there = await fleet.process(), await fleet.process()
+            process, there = await fleet.process(), await fleet.process()
             await there.worker()
-            running = await here.submit(HOLD)
+            running = await process.submit(HOLD)
             await fleet.until_started(running)
             server.kill()
-            waiting = await here.submit(session="waiting")
+            waiting = await process.submit(session="waiting")
             fleet.app.released.set()
-            (ended,) = await here.ended(running)  # a running turn does not need Temporal
+            (ended,) = await process.ended(running)  # a running turn does not need Temporal
             assert (ended.state, ended.attempts) == ("completed", 1)
-            assert (await here.turns.get(waiting)).state == "queued"
+            assert (await process.turns.get(waiting)).state == "queued"
             await server.start()
-            (ended,) = await here.ended(waiting)
+            (ended,) = await process.ended(waiting)
             assert (ended.state, ended.attempts) == ("completed", 1)
 
 
@@ -269,9 +269,9 @@ async def test_a_turn_that_outlasts_its_heartbeats_is_not_run_twice(postgres_url
     with temporal_server() as server:
         await server.start()
         async with fleet_on(postgres_url, server.url) as fleet:
-            here, there = await fleet.process(), await fleet.process()
-            await here.worker()
-            turn = await here.submit(HOLD)
+            process, there = await fleet.process(), await fleet.process()
+            await process.worker()
+            turn = await process.submit(HOLD)
             await fleet.until_started(turn)
             server.kill()
             await asyncio.sleep(6)  # longer than a heartbeat's timeout
@@ -280,7 +280,7 @@ async def test_a_turn_that_outlasts_its_heartbeats_is_not_run_twice(postgres_url
             client = await Client.connect(server.address)
             await until(client, turn, lambda found: found.attempt > 1)
             fleet.app.released.set()
-            (ended,) = await here.ended(turn)
+            (ended,) = await process.ended(turn)
             assert (ended.state, ended.attempts) == ("completed", 1)
             assert await shown(client, turn) == Status.COMPLETED
 
@@ -290,23 +290,23 @@ async def test_processes_start_and_stop_while_temporal_is_away(
 ) -> None:
     caplog.set_level(logging.WARNING)
     async with fleet_on(postgres_url, f"temporal://127.0.0.1:{free_port()}") as fleet:
-        here = await fleet.process()
-        worker = await here.worker()
-        turn = await here.submit()
+        process = await fleet.process()
+        worker = await process.worker()
+        turn = await process.submit()
         await fleet.until(lambda: "does not answer" in caplog.text, "The log does not say so")
         await worker.stop()
-        assert (await here.turns.get(turn)).state == "queued"
-        await here.turns.cancel(turn)  # other tests count what is left in their database
+        assert (await process.turns.get(turn)).state == "queued"
+        await process.turns.cancel(turn)  # other tests count what is left in their database
 
 
 async def test_temporal_may_come_later(postgres_url: str) -> None:
     with temporal_server() as server:
         async with fleet_on(postgres_url, server.url) as fleet:
-            here: EngineProcess = await fleet.process()
-            await here.worker()
-            turn = await here.submit()
+            process: EngineProcess = await fleet.process()
+            await process.worker()
+            turn = await process.submit()
             await server.start()
-            await here.ended(turn)
+            await process.ended(turn)
 
 
 def test_heads_as_messages() -> None:

@@ -6,7 +6,7 @@ from contextlib import aclosing
 
 import pytest
 
-from faults.turns.place import Place, Process
+from faults.turns.workspace import TurnProcess, Workspace
 from lango.core.current import current_tenant
 from lango.core.turns.events import Completed, MessageDelta
 from lango.errors import StoreError, StoreUnavailableError
@@ -103,29 +103,31 @@ async def test_after_a_poll_that_fails_each_reader_reads(
     await _end(again)
 
 
-async def test_a_closed_store_is_an_error_of_the_reader(here: Process) -> None:
-    claim = await claimed(here)
-    reading = asyncio.create_task(here.read(claim.turn.id))
+async def test_a_closed_store_is_an_error_of_the_reader(process: TurnProcess) -> None:
+    claim = await claimed(process)
+    reading = asyncio.create_task(process.read(claim.turn.id))
     await asyncio.sleep(0.5)  # it waits at the poller
-    await here.engine.close()
-    await here.store.close()
+    await process.engine.close()
+    await process.store.close()
     with pytest.raises(StoreError, match="closed"):
         await asyncio.wait_for(reading, 20)
 
 
-async def test_readers_of_another_store_are_polled_for(here: Process, place: Place) -> None:
-    claim = await claimed(here)
+async def test_readers_of_another_store_are_polled_for(
+    process: TurnProcess, workspace: Workspace
+) -> None:
+    claim = await claimed(process)
     async with (
-        SqlSessionStore(place.url) as own,
+        SqlSessionStore(workspace.url) as own,
         LocalEngine(own.database) as engine,
         asyncio.timeout(20),
     ):
-        async with SqlSessionStore(place.url) as first:
+        async with SqlSessionStore(workspace.url) as first:
             await Turns(first, engine).get(claim.turn.id)
         waiting = asyncio.create_task(Turns(own, engine).wait(claim.turn.id))
         await asyncio.sleep(0.5)
         await engine.wakes.close()
-        await here.engine.queue.close(claim, Completed(), ())
+        await process.engine.queue.close(claim, Completed(), ())
         assert (await waiting).state == "completed"
 
 
@@ -150,17 +152,17 @@ async def _end(readers: dict[LogSubscription, asyncio.Task[bool]]) -> None:
 
 
 async def test_a_reader_finds_events_that_no_wake_up_brings(
-    here: Process, monkeypatch: pytest.MonkeyPatch
+    process: TurnProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lango.turns.service._FIRST_POLL", 3600.0)
-    claim = await claimed(here)
-    async with asyncio.timeout(20), aclosing(here.turns.events(claim.turn.id)) as events:
+    claim = await claimed(process)
+    async with asyncio.timeout(20), aclosing(process.turns.events(claim.turn.id)) as events:
         types = [(await anext(events)).type for _ in range(2)]
         waiting = asyncio.create_task(anext(events))
         await asyncio.sleep(0.1)
-        await here.engine.wakes.close()  # the reader waits already
-        await TurnLog(here.store.database).append(claim, [MessageDelta("m", "a")])
+        await process.engine.wakes.close()  # the reader waits already
+        await TurnLog(process.store.database).append(claim, [MessageDelta("m", "a")])
         types.append((await waiting).type)
-        await here.engine.queue.close(claim, Completed(), ())
+        await process.engine.queue.close(claim, Completed(), ())
         types += [event.type async for event in events]
     assert types == ["accepted", "started", "message.delta", "completed"]

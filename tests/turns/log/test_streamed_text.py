@@ -13,7 +13,7 @@ import pytest_asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from faults.turns.place import Place, Process, process
+from faults.turns.workspace import TurnProcess, Workspace, turn_process
 from lango.core.turns.events import (
     Cancelled,
     Completed,
@@ -78,8 +78,8 @@ class HubBus:
 class ReaderProcess:
     """Another process that reads."""
 
-    def __init__(self, place: Place, hub: Hub) -> None:
-        self.store = SqlSessionStore(place.url)
+    def __init__(self, workspace: Workspace, hub: Hub) -> None:
+        self.store = SqlSessionStore(workspace.url)
         self.engine = LocalEngine(self.store.database, bus=hub.bus())
         self.turns = Turns(self.store, self.engine)
 
@@ -90,17 +90,17 @@ async def hub() -> Hub:
 
 
 @pytest_asyncio.fixture
-async def writing(place: Place, hub: Hub) -> AsyncIterator[Process]:
+async def writing(workspace: Workspace, hub: Hub) -> AsyncIterator[TurnProcess]:
     """The process of the worker."""
-    made = Process(place)
+    made = TurnProcess(workspace)
     made.engine = LocalEngine(made.store.database, bus=hub.bus())
     async with made.store, made.engine:
         yield made
 
 
 @pytest_asyncio.fixture
-async def there(place: Place, hub: Hub) -> AsyncIterator[ReaderProcess]:
-    made = ReaderProcess(place, hub)
+async def there(workspace: Workspace, hub: Hub) -> AsyncIterator[ReaderProcess]:
+    made = ReaderProcess(workspace, hub)
     async with made.store, made.engine:
         yield made
 
@@ -108,7 +108,7 @@ async def there(place: Place, hub: Hub) -> AsyncIterator[ReaderProcess]:
 class Writing:
     """A turn whose log is written, and the events that are in the log so far."""
 
-    def __init__(self, process: Process, claim: Claim) -> None:
+    def __init__(self, process: TurnProcess, claim: Claim) -> None:
         self.claim, self._process = claim, process
         self.writer = LogWriter(process.turns.log, process.engine.wakes)
         self.is_lost = False
@@ -149,7 +149,7 @@ async def _texts(turns: Turns, turn_id: str, after: Position) -> list[LoggedEven
 
 
 async def test_text_is_streamed_before_it_is_written(
-    writing: Process, there: ReaderProcess, monkeypatch: pytest.MonkeyPatch
+    writing: TurnProcess, there: ReaderProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lango.turns.log.writer.STREAM_FOR", 3600.0)
     turn = Writing(writing, await claimed(writing))
@@ -171,7 +171,7 @@ async def test_text_is_streamed_before_it_is_written(
         assert await turn.in_log() == ["a", "bc", "tool.started"]
 
 
-async def test_streamed_text_is_written_after_a_while(writing: Process, hub: Hub) -> None:
+async def test_streamed_text_is_written_after_a_while(writing: TurnProcess, hub: Hub) -> None:
     hub.bus()
     turn = Writing(writing, await claimed(writing))
     running = asyncio.create_task(turn.writer.run())
@@ -185,10 +185,10 @@ async def test_streamed_text_is_written_after_a_while(writing: Process, hub: Hub
 async def test_text_that_no_other_process_reads_is_written_later(
     postgres_url: str, tmp_path: Path
 ) -> None:
-    place = Place(postgres_url, f"app_{uuid.uuid4().hex}", tmp_path)
-    async with process(place) as here, process(place) as other:
-        turn = Writing(here, await claimed(here))
-        async with aclosing(here.turns.events(turn.claim.turn.id, after=2)) as events:
+    workspace = Workspace(postgres_url, f"app_{uuid.uuid4().hex}", tmp_path)
+    async with turn_process(workspace) as process, turn_process(workspace) as other:
+        turn = Writing(process, await claimed(process))
+        async with aclosing(process.turns.events(turn.claim.turn.id, after=2)) as events:
             reading = asyncio.create_task(anext(events))
             await asyncio.sleep(0.1)
             await turn.say("a")
@@ -197,7 +197,7 @@ async def test_text_that_no_other_process_reads_is_written_later(
             assert (await anext(events)).data["text"] == "b"
         assert await turn.in_log() == ["a"]
         with other.engine.wakes.subscribe_to_log(turn.claim.turn.id):
-            await _until(lambda: not here.engine.wakes.carries_text)
+            await _until(lambda: not process.engine.wakes.carries_text)
             await turn.say("c")
             assert await turn.in_log() == ["a", "bc"]
 
@@ -208,7 +208,7 @@ async def _until(holds: Callable[[], bool]) -> None:
             await asyncio.sleep(_AGAIN)
 
 
-async def test_a_reader_resumes_within_an_event(writing: Process, there: ReaderProcess) -> None:
+async def test_a_reader_resumes_within_an_event(writing: TurnProcess, there: ReaderProcess) -> None:
     turn = Writing(writing, await claimed(writing))
     await turn.say("a", "bc", "de")
     within = Position(3, 3, turn.claim.epoch)
@@ -225,7 +225,7 @@ async def test_a_reader_resumes_within_an_event(writing: Process, there: ReaderP
 
 
 async def test_the_text_of_a_lost_attempt_is_not_taken_for_the_next_ones(
-    writing: Process, there: ReaderProcess
+    writing: TurnProcess, there: ReaderProcess
 ) -> None:
     turn = Writing(writing, await claimed(writing))
     await turn.say("a", "lost")
@@ -238,15 +238,15 @@ async def test_the_text_of_a_lost_attempt_is_not_taken_for_the_next_ones(
     assert result == ["lost", "a and more", "completed"]
 
 
-async def _take_over(here: Process, claim: Claim) -> Claim:
+async def _take_over(process: TurnProcess, claim: Claim) -> Claim:
     """Let another worker claim the turn."""
-    await Workers(here.store.database).remove(claim.worker)
-    worker = Worker(f"{claim.worker}_next", {here.place.app: "print"})
-    return await claim_as(here, worker, claim.turn.session_pk)
+    await Workers(process.store.database).remove(claim.worker)
+    worker = Worker(f"{claim.worker}_next", {process.workspace.app: "print"})
+    return await claim_as(process, worker, claim.turn.session_pk)
 
 
 async def test_a_worker_that_lost_its_turn_in_an_outage_streams_nothing(
-    writing: Process, there: ReaderProcess, monkeypatch: pytest.MonkeyPatch
+    writing: TurnProcess, there: ReaderProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     turn = Writing(writing, await claimed(writing))
     with monkeypatch.context() as outage:
@@ -269,7 +269,7 @@ async def test_a_worker_that_lost_its_turn_in_an_outage_streams_nothing(
 
 
 async def test_a_worker_that_knows_that_it_lost_its_turn_streams_nothing(
-    writing: Process, there: ReaderProcess
+    writing: TurnProcess, there: ReaderProcess
 ) -> None:
     turn = Writing(writing, await claimed(writing))
     await turn.say("a")
@@ -287,7 +287,7 @@ async def test_a_worker_that_knows_that_it_lost_its_turn_streams_nothing(
 
 
 async def test_without_the_bus_the_log_has_all(
-    writing: Process, there: ReaderProcess, hub: Hub
+    writing: TurnProcess, there: ReaderProcess, hub: Hub
 ) -> None:
     turn = Writing(writing, await claimed(writing))
     reading = asyncio.create_task(_texts(there.turns, turn.claim.turn.id, Position(2)))

@@ -6,7 +6,7 @@ from contextlib import aclosing
 
 import pytest
 
-from faults.turns.place import Process
+from faults.turns.workspace import TurnProcess
 from lango.core.turns.events import (
     Completed,
     Event,
@@ -73,9 +73,9 @@ def _told(events: Sequence[LoggedEvent]) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("fails", ["before", "after"])
-async def test_a_batch_in_doubt_is_written_once(here: Process, fails: str) -> None:
-    claim, log = await claimed(here), FailingLog(here.store.database)
-    writer = LogWriter(log, here.engine.wakes)
+async def test_a_batch_in_doubt_is_written_once(process: TurnProcess, fails: str) -> None:
+    claim, log = await claimed(process), FailingLog(process.store.database)
+    writer = LogWriter(log, process.engine.wakes)
     writer.begin(claim, lambda: None)
     writer.add(claim, MessageDelta("m", "a"))
     log.fails = fails
@@ -83,8 +83,11 @@ async def test_a_batch_in_doubt_is_written_once(here: Process, fails: str) -> No
         await writer.flush()
     writer.add(claim, ReasoningDelta("m", "b"))
     await writer.flush()
-    await here.engine.queue.close(claim, Completed(), await writer.rest(claim))
-    assert _told(await here.read(claim.turn.id)) == [("message.delta", "a"), ("thought.delta", "b")]
+    await process.engine.queue.close(claim, Completed(), await writer.rest(claim))
+    assert _told(await process.read(claim.turn.id)) == [
+        ("message.delta", "a"),
+        ("thought.delta", "b"),
+    ]
 
 
 class RefusingLog(TurnLog):
@@ -104,12 +107,12 @@ class RefusingLog(TurnLog):
 
 @pytest.mark.parametrize("is_away_then", [False, True])
 async def test_an_event_that_is_refused_keeps_no_other_from_its_log(
-    here: Process, is_away_then: bool, caplog: pytest.LogCaptureFixture
+    process: TurnProcess, is_away_then: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    claims = [await claimed(here, f"s{number}") for number in range(3)]
-    log = RefusingLog(here.store.database)
+    claims = [await claimed(process, f"s{number}") for number in range(3)]
+    log = RefusingLog(process.store.database)
     log.is_away_then = is_away_then
-    writer = LogWriter(log, here.engine.wakes)
+    writer = LogWriter(log, process.engine.wakes)
     for claim in claims:
         writer.begin(claim, lambda: None)
         writer.add(claim, ReasoningDelta("m", "before"))
@@ -122,8 +125,8 @@ async def test_an_event_that_is_refused_keeps_no_other_from_its_log(
     await writer.flush()
     for claim in claims:
         assert await writer.rest(claim) == ()
-        await here.engine.queue.close(claim, Completed())
-        result = _told(await here.read(claim.turn.id))
+        await process.engine.queue.close(claim, Completed())
+        result = _told(await process.read(claim.turn.id))
         assert result == [("thought.delta", "before"), ("thought.delta", "after")]
     left_out = [each.getMessage() for each in caplog.records if each.levelname == "ERROR"]
     assert left_out == [
@@ -133,12 +136,12 @@ async def test_an_event_that_is_refused_keeps_no_other_from_its_log(
 
 
 async def test_many_logs_are_written_some_at_a_time(
-    here: Process, monkeypatch: pytest.MonkeyPatch
+    process: TurnProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lango.turns.log.writer.TURNS_PER_WRITE", 2)
-    claims = [await claimed(here, f"s{number}") for number in range(5)]
-    log = FailingLog(here.store.database)
-    writer = LogWriter(log, here.engine.wakes)
+    claims = [await claimed(process, f"s{number}") for number in range(5)]
+    log = FailingLog(process.store.database)
+    writer = LogWriter(log, process.engine.wakes)
     for claim in claims:
         writer.begin(claim, lambda: None)
         writer.add(claim, MessageDelta("m", claim.id))
@@ -148,35 +151,35 @@ async def test_many_logs_are_written_some_at_a_time(
     await writer.flush()  # the two in doubt are there
     assert log.sizes == [2, 1]
     for claim in claims:
-        await here.engine.queue.close(claim, Completed(), await writer.rest(claim))
-        assert _told(await here.read(claim.turn.id)) == [("message.delta", claim.id)]
+        await process.engine.queue.close(claim, Completed(), await writer.rest(claim))
+        assert _told(await process.read(claim.turn.id)) == [("message.delta", claim.id)]
 
 
-async def test_deltas_of_one_message_are_written_as_one(here: Process) -> None:
-    claim = await claimed(here)
-    writer = LogWriter(TurnLog(here.store.database), here.engine.wakes)
+async def test_deltas_of_one_message_are_written_as_one(process: TurnProcess) -> None:
+    claim = await claimed(process)
+    writer = LogWriter(TurnLog(process.store.database), process.engine.wakes)
     writer.begin(claim, lambda: None)
     for text in "abc":
         writer.add(claim, MessageDelta("m", text))
     writer.add(claim, MessageDelta("n", "d"))
     assert await writer.rest(claim) == (MessageDelta("m", "abc"), MessageDelta("n", "d"))
     await writer.flush()  # what was handed to the close is not written twice
-    await here.engine.queue.close(claim, Completed(), await writer.rest(claim))
-    assert _told(await here.read(claim.turn.id)) == [
+    await process.engine.queue.close(claim, Completed(), await writer.rest(claim))
+    assert _told(await process.read(claim.turn.id)) == [
         ("message.delta", "abc"),
         ("message.delta", "d"),
     ]
 
 
 async def test_only_words_that_follow_others_wait(
-    here: Process, monkeypatch: pytest.MonkeyPatch
+    process: TurnProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lango.turns.log.writer.GATHER", 3600.0)
-    claim = await claimed(here)
-    writer = LogWriter(TurnLog(here.store.database), here.engine.wakes)
+    claim = await claimed(process)
+    writer = LogWriter(TurnLog(process.store.database), process.engine.wakes)
     writer.begin(claim, lambda: None)
     running = asyncio.create_task(writer.run())
-    async with asyncio.timeout(20), aclosing(here.turns.events(claim.turn.id)) as events:
+    async with asyncio.timeout(20), aclosing(process.turns.events(claim.turn.id)) as events:
         writer.add(claim, MessageDelta("m", "first"))
         received = [(await anext(events)).type for _ in range(3)]
         assert received == ["accepted", "started", "message.delta"]
@@ -194,15 +197,15 @@ async def test_only_words_that_follow_others_wait(
 
 
 async def test_who_reads_in_the_process_that_writes_is_handed_the_words(
-    here: Process, monkeypatch: pytest.MonkeyPatch
+    process: TurnProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lango.turns.service._FIRST_POLL", 3600.0)
-    await here.engine.wakes.close()  # the listener may connect late, and then all readers look
-    claim, there = await claimed(here), Unread(here.store.database)
-    writer = LogWriter(there, here.engine.wakes)
+    await process.engine.wakes.close()  # the listener may connect late, and then all readers look
+    claim, there = await claimed(process), Unread(process.store.database)
+    writer = LogWriter(there, process.engine.wakes)
     writer.begin(claim, lambda: None)
-    here.turns.log = there
-    async with aclosing(here.turns.events(claim.turn.id)) as events:
+    process.turns.log = there
+    async with aclosing(process.turns.events(claim.turn.id)) as events:
         received = [await anext(events), await anext(events)]  # accepted and started
         reads = there.reads
         for text in "abc":
@@ -212,31 +215,31 @@ async def test_who_reads_in_the_process_that_writes_is_handed_the_words(
             await writer.flush()
             received.append(await next_event)
     assert there.reads == reads
-    assert received == await there.read_all(await here.turns.get(claim.turn.id))
+    assert received == await there.read_all(await process.turns.get(claim.turn.id))
 
 
-async def test_a_log_that_another_worker_writes_is_given_up(here: Process) -> None:
-    claim, other = await claimed(here), await claimed(here, "other")
+async def test_a_log_that_another_worker_writes_is_given_up(process: TurnProcess) -> None:
+    claim, other = await claimed(process), await claimed(process, "other")
     lost: list[str] = []
-    writer = LogWriter(TurnLog(here.store.database), here.engine.wakes)
+    writer = LogWriter(TurnLog(process.store.database), process.engine.wakes)
     for each in (claim, other):
         writer.begin(each, lambda each=each: lost.append(each.id))
         writer.add(each, MessageDelta("m", "a"))
-    await here.store.delete(claim.turn.session)
+    await process.store.delete(claim.turn.session)
     await writer.flush()
     assert lost == [claim.id]
-    assert (await here.turns.get(other.turn.id)).last_event == other.turn.last_event + 1
+    assert (await process.turns.get(other.turn.id)).last_event == other.turn.last_event + 1
 
 
-async def test_a_lost_log_leaves_nothing_to_do(here: Process) -> None:
-    claim, lost = await claimed(here), list[str]()
-    writer = CountedWriter(TurnLog(here.store.database), here.engine.wakes)
+async def test_a_lost_log_leaves_nothing_to_do(process: TurnProcess) -> None:
+    claim, lost = await claimed(process), list[str]()
+    writer = CountedWriter(TurnLog(process.store.database), process.engine.wakes)
     writer.begin(claim, lambda: lost.append(claim.id))
     running = asyncio.create_task(writer.run())
     for text in "ab":  # the second is only streamed, where wake-ups carry text
         writer.add(claim, MessageDelta("m", text))
         await asyncio.sleep(0.2)
-    await here.store.delete(claim.turn.session)
+    await process.store.delete(claim.turn.session)
     writer.add(claim, ToolStarted("call", "tool", {}))
     async with asyncio.timeout(20):
         while not lost:  # noqa: ASYNC110 - it is only called
@@ -274,10 +277,10 @@ def _logged(event: Event) -> LoggedEvent:
 
 
 async def test_of_the_unwritten_progress_of_a_call_only_the_newest_is_written(
-    here: Process,
+    process: TurnProcess,
 ) -> None:
-    claim, log = await claimed(here), FailingLog(here.store.database)
-    writer = LogWriter(log, here.engine.wakes)
+    claim, log = await claimed(process), FailingLog(process.store.database)
+    writer = LogWriter(log, process.engine.wakes)
     writer.begin(claim, lambda: None)
     for number in range(3):
         writer.add(claim, ToolProgress("a", "dig", number))

@@ -12,7 +12,7 @@ from google.adk.tools.base_tool import BaseTool
 from google.adk.workflow import START, Workflow
 
 from faults.turns.agents import loaded
-from faults.turns.place import Process, check_log
+from faults.turns.workspace import TurnProcess, check_log
 from lango.adk.apps.load import Root
 from lango.adk.durable.giving_up import give_up
 from lango.adk.durable.ledger import INTERRUPTED
@@ -61,84 +61,89 @@ class Stubborn:
         return "late"
 
 
-def _worker(here: Process, *tools: Callable[..., Any] | BaseTool) -> TurnWorker:
+def _worker(process: TurnProcess, *tools: Callable[..., Any] | BaseTool) -> TurnWorker:
     model = ModelAdapter(ScriptedProvider(rule=demo), "demo")
-    return _serving(here, LlmAgent(name="agent", model=model, tools=[*tools]))
+    return _serving(process, LlmAgent(name="agent", model=model, tools=[*tools]))
 
 
-def _serving(here: Process, root: Root) -> TurnWorker:
-    runner = AgentRunner(root, SessionServiceAdapter(here.store), name=here.place.app)
-    return TurnWorker(here.store, here.engine, {here.place.app: DurableAgent(runner, here.store)})
+def _serving(process: TurnProcess, root: Root) -> TurnWorker:
+    runner = AgentRunner(root, SessionServiceAdapter(process.store), name=process.workspace.app)
+    return TurnWorker(
+        process.store, process.engine, {process.workspace.app: DurableAgent(runner, process.store)}
+    )
 
 
-async def _ended(here: Process, turn: str) -> Turn:
+async def _ended(process: TurnProcess, turn: str) -> Turn:
     async with asyncio.timeout(30):
-        return await here.turns.wait(turn)
+        return await process.turns.wait(turn)
 
 
-async def _roles(here: Process, turn: Turn) -> list[str]:
-    rows = await here.store.messages(turn.session, limit=100)
+async def _roles(process: TurnProcess, turn: Turn) -> list[str]:
+    rows = await process.store.messages(turn.session, limit=100)
     return [row.role for row in rows if row.invocation_id == turn.invocation_id]
 
 
-async def _column(here: Process, turn: str, name: str) -> int:
-    async with beside(here.place.url) as connection:
+async def _column(process: TurnProcess, turn: str, name: str) -> int:
+    async with beside(process.workspace.url) as connection:
         found = sa.select(turns.c[name]).where(turns.c.id == turn)
         return await connection.scalar(found) or 0
 
 
-async def test_a_tool_that_leaks_a_cancellation_fails_its_turn(here: Process) -> None:
-    async with _worker(here, leaky):
-        turn, after = await here.say("call leaky {}"), await here.say("and now?")
-        ended = await _ended(here, turn)
+async def test_a_tool_that_leaks_a_cancellation_fails_its_turn(process: TurnProcess) -> None:
+    async with _worker(process, leaky):
+        turn, after = await process.say("call leaky {}"), await process.say("and now?")
+        ended = await _ended(process, turn)
         assert (ended.state, ended.attempts) == ("failed", 1)
         assert "CancelledError" in (ended.error or {})["message"]
-        assert await _roles(here, ended) == OPEN_CALL
-        check_log(await here.read(turn))
-        assert (await _ended(here, after)).state == "completed"
+        assert await _roles(process, ended) == OPEN_CALL
+        check_log(await process.read(turn))
+        assert (await _ended(process, after)).state == "completed"
 
 
 async def test_an_agent_hears_of_a_cancellation_that_leaked_in_the_agent_it_called(
-    here: Process,
+    process: TurnProcess,
 ) -> None:
     model = ModelAdapter(ScriptedProvider(rule=demo), "demo")
     helper = LlmAgent(name="helper", model=model, tools=[leaky])
-    async with _worker(here, AgentTool(helper)):
-        turn = await here.say('call helper {"request": "call leaky {}"}')
-        assert (await _ended(here, turn)).state == "completed"
-    finished = [event for event in await here.read(turn) if event.type == "tool.finished"]
+    async with _worker(process, AgentTool(helper)):
+        turn = await process.say('call helper {"request": "call leaky {}"}')
+        assert (await _ended(process, turn)).state == "completed"
+    finished = [event for event in await process.read(turn) if event.type == "tool.finished"]
     assert [event.data["name"] for event in finished] == ["helper"]
     assert "cut off while it ran leaky" in str(finished[0].data["error"])
 
 
-async def test_a_node_that_leaks_a_cancellation_fails_its_turn(here: Process) -> None:
+async def test_a_node_that_leaks_a_cancellation_fails_its_turn(process: TurnProcess) -> None:
     async def leaks(node_input: str) -> str:
         return node_input + await leaky()
 
-    async with _serving(here, Workflow(name="flow", edges=[(START, leaks)])):
-        turn = await _ended(here, await here.say("go"))
+    async with _serving(process, Workflow(name="flow", edges=[(START, leaks)])):
+        turn = await _ended(process, await process.say("go"))
     assert turn.state == "failed"
     assert "The node leaks failed" in (turn.error or {})["message"]
 
 
 @pytest.mark.parametrize("why", ["cancelled", "late"])
 async def test_a_tool_that_swallows_its_cancellation_is_left_behind(
-    here: Process, why: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    process: TurnProcess,
+    why: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr(attempt, "STOP_GRACE", 0.1)
     tool = Stubborn()
-    async with _worker(here, tool.stubborn) as worker:
+    async with _worker(process, tool.stubborn) as worker:
         limit = {"time_limit": 10.0} if why == "late" else {}
-        turn = await here.say("call stubborn {}", **limit)
+        turn = await process.say("call stubborn {}", **limit)
         async with asyncio.timeout(30):  # a turn that is late before its tool begins never does
             await tool.began.wait()
         if why == "cancelled":
-            await here.turns.cancel(turn)
-        ended = await _ended(here, turn)
+            await process.turns.cancel(turn)
+        ended = await _ended(process, turn)
         state, error = ("cancelled", None) if why == "cancelled" else ("failed", "TurnTimeoutError")
         assert (ended.state, (ended.error or {}).get("type")) == (state, error)
-        assert await _roles(here, ended) == OPEN_CALL
-        rows = await here.store.messages(ended.session, limit=100)
+        assert await _roles(process, ended) == OPEN_CALL
+        rows = await process.store.messages(ended.session, limit=100)
         assert INTERRUPTED in (rows[-1].tool_calls or "")
         assert "ignores its cancellation" in caplog.text
         assert worker.left_behind == 1
@@ -147,10 +152,10 @@ async def test_a_tool_that_swallows_its_cancellation_is_left_behind(
         async with asyncio.timeout(30):
             while worker.left_behind:  # noqa: ASYNC110 - no event to await
                 await asyncio.sleep(0.01)
-        assert await here.store.messages(ended.session, limit=100) == rows
-        events = await here.read(turn)
+        assert await process.store.messages(ended.session, limit=100) == rows
+        events = await process.read(turn)
         check_log(events)
-        assert (await _ended(here, await here.say("and now?"))).state == "completed"
+        assert (await _ended(process, await process.say("and now?"))).state == "completed"
 
 
 class Leaking:
@@ -182,19 +187,19 @@ class Leaking:
         publish(MessageDelta("m", " and after"))
 
 
-async def test_what_an_abandoned_run_publishes_is_refused(here: Process) -> None:
+async def test_what_an_abandoned_run_publishes_is_refused(process: TurnProcess) -> None:
     app = Leaking()
-    async with TurnWorker(here.store, here.engine, {here.place.app: app}):
-        turn = await here.say("hi")
-        assert (await _ended(here, turn)).state == "failed"
-        texts = [e.data["text"] for e in await here.read(turn) if e.type == MessageDelta.type]
+    async with TurnWorker(process.store, process.engine, {process.workspace.app: app}):
+        turn = await process.say("hi")
+        assert (await _ended(process, turn)).state == "failed"
+        texts = [e.data["text"] for e in await process.read(turn) if e.type == MessageDelta.type]
     assert texts == ["before"]
     assert app.part is not None
     assert isinstance(app.part.exception(), Fenced)
 
 
 async def test_a_claim_whose_reply_is_lost_is_handed_back(
-    here: Process, monkeypatch: pytest.MonkeyPatch
+    process: TurnProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real, lost = TurnQueue.claim, list[str]()
 
@@ -208,19 +213,19 @@ async def test_a_claim_whose_reply_is_lost_is_handed_back(
         return made
 
     monkeypatch.setattr(TurnQueue, "claim", claim)
-    async with _worker(here):
-        turn = await here.say("hi")
-        ended = await _ended(here, turn)
+    async with _worker(process):
+        turn = await process.say("hi")
+        ended = await _ended(process, turn)
     assert lost
     assert (ended.state, ended.attempts) == ("completed", 2)
-    assert await _column(here, turn, "handed_over") == 1
+    assert await _column(process, turn, "handed_over") == 1
 
 
 async def test_a_claim_that_is_being_made_is_not_handed_back(
-    here: Process, monkeypatch: pytest.MonkeyPatch
+    process: TurnProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real, looks = TurnQueue.claim, list[int]()
-    async with _worker(here) as worker:
+    async with _worker(process) as worker:
 
         async def claim(
             queue: TurnQueue, pk: int, worker_: Worker, claim_id: str | None = None, **more: bool
@@ -232,7 +237,7 @@ async def test_a_claim_that_is_being_made_is_not_handed_back(
             return made
 
         monkeypatch.setattr(TurnQueue, "claim", claim)
-        ended = await _ended(here, await here.say("hi"))
+        ended = await _ended(process, await process.say("hi"))
     assert looks
     assert (ended.state, ended.attempts) == ("completed", 1)
 
@@ -264,17 +269,17 @@ class Refusing:
     ids=["a while", "by one worker", "by two"],
 )
 async def test_an_end_that_is_refused_is_tried_again_elsewhere_and_then_fails(
-    here: Process, monkeypatch: pytest.MonkeyPatch, refused: int, attempts: int, state: str
+    process: TurnProcess, monkeypatch: pytest.MonkeyPatch, refused: int, attempts: int, state: str
 ) -> None:
     refusing = Refusing(monkeypatch, refused)
-    async with _worker(here):
-        turn = await here.say("hi")
-        ended = await _ended(here, turn)
+    async with _worker(process):
+        turn = await process.say("hi")
+        ended = await _ended(process, turn)
     assert (ended.state, ended.attempts, refusing.tries) == (state, attempts, refused + 1)
-    assert await _column(here, turn, "handed_over") == attempts - 1
-    assert await _column(here, turn, "close_failures") == attempts - 1
-    assert await _roles(here, ended) == ["user", "assistant"]
-    check_log(await here.read(turn))
+    assert await _column(process, turn, "handed_over") == attempts - 1
+    assert await _column(process, turn, "close_failures") == attempts - 1
+    assert await _roles(process, ended) == ["user", "assistant"]
+    check_log(await process.read(turn))
 
 
 @pytest.mark.parametrize(
@@ -282,7 +287,7 @@ async def test_an_end_that_is_refused_is_tried_again_elsewhere_and_then_fails(
     [(4, 0, OPEN_CALL), (5, 1, OPEN_CALL), (10, 1, OPEN_CALL[:-1])],
 )
 async def test_a_history_that_cannot_be_closed_is_left_to_another_worker_first(
-    here: Process,
+    process: TurnProcess,
     refused: int,
     close_failures: int,
     roles: list[str],
@@ -295,53 +300,55 @@ async def test_a_history_that_cannot_be_closed_is_left_to_another_worker_first(
             raise left.pop()
         return await give_up(*arguments)
 
-    async with here.worker(drain=0.0):
-        turn = await here.say('call hold {"name": "never"}')
-        await here.place.effects.wait(lambda effects: "held never" in effects)
-    await here.turns.cancel(turn)
+    async with process.worker(drain=0.0):
+        turn = await process.say('call hold {"name": "never"}')
+        await process.workspace.effects.wait(lambda effects: "held never" in effects)
+    await process.turns.cancel(turn)
     monkeypatch.setattr("lango.adk.durable.run.give_up", refusing)
     monkeypatch.setattr(attempt, "_RETRY_EVERY", 0.01)
-    async with here.worker():
-        ended = await _ended(here, turn)
+    async with process.worker():
+        ended = await _ended(process, turn)
     assert (ended.state, left) == ("cancelled", [])
-    assert await _roles(here, ended) == roles
-    assert await _column(here, turn, "close_failures") == close_failures
-    check_log(await here.read(turn))
+    assert await _roles(process, ended) == roles
+    assert await _column(process, turn, "close_failures") == close_failures
+    check_log(await process.read(turn))
 
 
 @pytest.mark.parametrize("why", ["cancelled", "gone"])
-async def test_a_lost_turn_of_an_app_that_no_worker_has_is_closed(here: Process, why: str) -> None:
-    async with here.worker(drain=0.0):
-        turn = await here.say('call hold {"name": "never"}')
-        await here.place.effects.wait(lambda effects: "held never" in effects)
-    app = here.place.app
-    renamed = loaded(here.store, f"{app}_renamed", here.place.effects)
+async def test_a_lost_turn_of_an_app_that_no_worker_has_is_closed(
+    process: TurnProcess, why: str
+) -> None:
+    async with process.worker(drain=0.0):
+        turn = await process.say('call hold {"name": "never"}')
+        await process.workspace.effects.wait(lambda effects: "held never" in effects)
+    app = process.workspace.app
+    renamed = loaded(process.store, f"{app}_renamed", process.workspace.effects)
     patience = 0.0 if why == "gone" else 3600.0
     options = WorkerOptions(app_gone_after=patience)
-    async with TurnWorker(here.store, here.engine, renamed, options):
-        after = await here.say("and now?")
+    async with TurnWorker(process.store, process.engine, renamed, options):
+        after = await process.say("and now?")
         if why == "cancelled":
-            await here.turns.cancel(turn)
-        ended = await _ended(here, turn)
+            await process.turns.cancel(turn)
+        ended = await _ended(process, turn)
         error = ended.error or {}
         expected = ("cancelled", None) if why == "cancelled" else ("failed", "AppGoneError")
         assert (ended.state, error.get("type")) == expected
         assert why == "cancelled" or app in error["message"]
-        assert await _roles(here, ended) == OPEN_CALL
-        assert (await here.turns.get(after)).state == "queued"
-    check_log(await here.read(turn))
-    async with here.worker():
-        assert (await _ended(here, after)).state == "completed"
+        assert await _roles(process, ended) == OPEN_CALL
+        assert (await process.turns.get(after)).state == "queued"
+    check_log(await process.read(turn))
+    async with process.worker():
+        assert (await _ended(process, after)).state == "completed"
 
 
-async def test_a_lost_turn_waits_a_while_for_its_app(here: Process) -> None:
-    async with here.worker(drain=0.0):
-        turn = await here.say('call hold {"name": "go"}')
-        await here.place.effects.wait(lambda effects: "held go" in effects)
-    renamed = loaded(here.store, f"{here.place.app}_renamed", here.place.effects)
-    async with TurnWorker(here.store, here.engine, renamed) as other:
+async def test_a_lost_turn_waits_a_while_for_its_app(process: TurnProcess) -> None:
+    async with process.worker(drain=0.0):
+        turn = await process.say('call hold {"name": "go"}')
+        await process.workspace.effects.wait(lambda effects: "held go" in effects)
+    renamed = loaded(process.store, f"{process.workspace.app}_renamed", process.workspace.effects)
+    async with TurnWorker(process.store, process.engine, renamed) as other:
         await other._close_unloaded()  # pyright: ignore[reportPrivateUsage]
-        assert (await here.turns.get(turn)).state == "running"
-        (here.place.folder / "go").touch()
-        async with here.worker():
-            assert (await _ended(here, turn)).state == "completed"
+        assert (await process.turns.get(turn)).state == "running"
+        (process.workspace.folder / "go").touch()
+        async with process.worker():
+            assert (await _ended(process, turn)).state == "completed"

@@ -5,13 +5,13 @@ import asyncio
 import pytest
 
 from faults.turns.agents import PATIENCE
-from faults.turns.place import Process
+from faults.turns.workspace import TurnProcess
 from lango.store.turns.workers import Workers
 
 
 @pytest.mark.parametrize("error", [asyncio.CancelledError, OSError])
 async def test_a_failed_beat_is_followed_by_others(
-    error: type[BaseException], here: Process, monkeypatch: pytest.MonkeyPatch
+    error: type[BaseException], process: TurnProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     beats: list[str] = []
     beat = Workers.beat
@@ -23,7 +23,7 @@ async def test_a_failed_beat_is_followed_by_others(
         return await beat(self, worker)
 
     monkeypatch.setattr(Workers, "beat", fail_first)
-    worker = here.worker()
+    worker = process.worker()
     await worker.start()
     try:
         async with asyncio.timeout(PATIENCE):

@@ -8,8 +8,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from faults.turns.agents import PATIENCE
-from faults.turns.place import Process, check_log, text_of
 from faults.turns.processes import WorkerProcess, workers
+from faults.turns.workspace import TurnProcess, check_log, text_of
 from lango.adk.sessions.service import load_session
 from lango.core.turns.events import ToolFinished, ToolProgress
 from lango.store.db.statement import Prepared
@@ -41,49 +41,49 @@ def _check_order(events: Sequence[LoggedEvent]) -> None:
 
 
 async def _until_progress(
-    here: Process, turn: str, is_enough: Callable[[set[tuple[Any, ...]]], bool]
+    process: TurnProcess, turn: str, is_enough: Callable[[set[tuple[Any, ...]]], bool]
 ) -> list[LoggedEvent]:
     """Read a turn's log until it has enough reports; newer ones replace those not yet written."""
     seen: list[LoggedEvent] = []
     async with asyncio.timeout(PATIENCE):
-        async for event in here.turns.events(turn):
+        async for event in process.turns.events(turn):
             seen.append(event)
             if is_enough(set(_progress(seen))):
                 break
     return seen
 
 
-async def _until_one_result_is_stored(here: Process, turn: str) -> None:
+async def _until_one_result_is_stored(process: TurnProcess, turn: str) -> None:
     """A call's last progress may be in the log before its result is in the ledger."""
-    session = (await here.turns.get(turn)).session_pk
+    session = (await process.turns.get(turn)).session_pk
     finished = sa.select(tool_ledger.c.call_key).where(
         tool_ledger.c.session_pk == session, tool_ledger.c.status == "finished"
     )
     async with asyncio.timeout(PATIENCE):
-        while not await here.store.database.read(Prepared(finished)):  # noqa: ASYNC110 - of a worker
+        while not await process.store.database.read(Prepared(finished)):  # noqa: ASYNC110 - of a worker
             await asyncio.sleep(0.01)
 
 
-async def _history(here: Process, turn: Turn) -> str:
-    session = await load_session(here.store, turn.session, None)
+async def _history(process: TurnProcess, turn: Turn) -> str:
+    session = await load_session(process.store, turn.session, None)
     assert session is not None
     return "\n".join(event.model_dump_json() for event in session.events)
 
 
-async def test_a_kill_in_mid_progress(here: Process) -> None:
+async def test_a_kill_in_mid_progress(process: TurnProcess) -> None:
     """A call that was done before the kill makes no progress after it; readers get no gap."""
-    (here.place.folder / "open").touch()
-    with workers(here.place) as (doomed,):
-        turn = await here.say(BOTH)
+    (process.workspace.folder / "open").touch()
+    with workers(process.workspace) as (doomed,):
+        turn = await process.say(BOTH)
         seen = await _until_progress(
-            here, turn, lambda reports: {("open", 2, 2), ("shut", 1, 3)} <= reports
+            process, turn, lambda reports: {("open", 2, 2), ("shut", 1, 3)} <= reports
         )
-        await _until_one_result_is_stored(here, turn)
+        await _until_one_result_is_stored(process, turn)
         doomed.kill()
-        with workers(here.place):
-            (here.place.folder / "shut").touch()
-            ended = await here.turns.wait(turn)
-            rest = await here.read(turn, after=seen[-1].number)
+        with workers(process.workspace):
+            (process.workspace.folder / "shut").touch()
+            ended = await process.turns.wait(turn)
+            rest = await process.read(turn, after=seen[-1].number)
     assert (ended.state, ended.attempts >= 2) == ("completed", True)
     events = [*seen, *rest]
     check_log(events)
@@ -93,29 +93,29 @@ async def test_a_kill_in_mid_progress(here: Process) -> None:
     assert {name for name, *_ in after} == {"shut"}
     assert after[-1] == ("shut", 3, 3)
     assert "gave" in text_of(events)
-    assert "steps" in await _history(here, ended)
-    assert '"current"' not in await _history(here, ended)
+    assert "steps" in await _history(process, ended)
+    assert '"current"' not in await _history(process, ended)
 
 
-async def test_a_frozen_worker_publishes_no_progress_once_it_wakes(here: Process) -> None:
+async def test_a_frozen_worker_publishes_no_progress_once_it_wakes(process: TurnProcess) -> None:
     """Its tool goes on and reports; the log has the progress of the next worker alone."""
-    (here.place.folder / "go").touch()
-    with workers(here.place) as (frozen,):
-        turn = await here.say('call climb {"name": "go", "steps": 150}')
-        await _until_progress(here, turn, lambda reports: len(reports) >= 2)
-        await freeze(frozen, here)
-        with workers(here.place):
-            await here.turns.wait(turn)
-        reported = len(_steps_of(here, frozen))
+    (process.workspace.folder / "go").touch()
+    with workers(process.workspace) as (frozen,):
+        turn = await process.say('call climb {"name": "go", "steps": 150}')
+        await _until_progress(process, turn, lambda reports: len(reports) >= 2)
+        await freeze(frozen, process)
+        with workers(process.workspace):
+            await process.turns.wait(turn)
+        reported = len(_steps_of(process, frozen))
         frozen.send(signal.SIGCONT)
-        await here.place.effects.wait(lambda _: len(_steps_of(here, frozen)) > reported)
+        await process.workspace.effects.wait(lambda _: len(_steps_of(process, frozen)) > reported)
         frozen.send(signal.SIGTERM)
         await asyncio.to_thread(frozen.join)
-        events = await here.read(turn)
+        events = await process.read(turn)
     check_log(events)
     _check_order(events)
     assert _progress(events)[-1] == ("go", 150, 150)
 
 
-def _steps_of(here: Process, worker: WorkerProcess) -> list[list[str]]:
-    return [line for line in here.place.effects.lines() if line[0] == str(worker.pid)]
+def _steps_of(process: TurnProcess, worker: WorkerProcess) -> list[list[str]]:
+    return [line for line in process.workspace.effects.lines() if line[0] == str(worker.pid)]

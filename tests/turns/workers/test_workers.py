@@ -12,8 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from faults.turns.place import Place, Process, check_log, process, text_of, types_of
 from faults.turns.processes import Strike, WorkerProcess, workers
+from faults.turns.workspace import (
+    TurnProcess,
+    Workspace,
+    check_log,
+    text_of,
+    turn_process,
+    types_of,
+)
 from lango.core.turns.events import Answer
 from lango.store.turns.log import LoggedEvent
 from lango.store.turns.rows import Turn
@@ -31,67 +38,69 @@ def taken_over(turn: Turn) -> None:
     assert (turn.state, turn.attempts >= 2) == ("completed", True)
 
 
-async def until(here: Process, *words: str, count: int = 1) -> None:
+async def until(process: TurnProcess, *words: str, count: int = 1) -> None:
     """Wait for effects of tools, each so often."""
-    await here.place.effects.wait(
+    await process.workspace.effects.wait(
         lambda effects: all(effects.count(each) >= count for each in words)
     )
 
 
-async def test_three_workers_keep_the_order_of_every_session(here: Process) -> None:
-    drawn, count = random.Random(5), 80 if here.store.database.is_sqlite else 200
+async def test_three_workers_keep_the_order_of_every_session(process: TurnProcess) -> None:
+    drawn, count = random.Random(5), 80 if process.store.database.is_sqlite else 200
     sessions, turns = list[int](), list[str]()
-    with workers(here.place, 3, dead_after=20.0):
+    with workers(process.workspace, 3, dead_after=20.0):
         async with asyncio.timeout(PATIENCE):
-            while len(turns) < count or len(_processes(here)) < 3:
+            while len(turns) < count or len(_processes(process)) < 3:
                 sessions.append(drawn.randrange(SESSIONS))
                 s, n = sessions[-1], len(turns)
-                turns.append(await here.say(f'call step {{"name": "{s}-{n}"}}', session=f"s{s}"))
-        ended = [await here.turns.wait(turn) for turn in turns]
+                turns.append(await process.say(f'call step {{"name": "{s}-{n}"}}', session=f"s{s}"))
+        ended = [await process.turns.wait(turn) for turn in turns]
     assert {(turn.state, turn.attempts) for turn in ended} == {("completed", 1)}
     effects: dict[str, list[str]] = defaultdict(list)
-    for word, name in (line[2:] for line in here.place.effects.lines()):
+    for word, name in (line[2:] for line in process.workspace.effects.lines()):
         effects[name.partition("-")[0]].append(f"{word} {name}")
     for s in range(SESSIONS):
         own = [f"{s}-{n}" for n, session in enumerate(sessions) if session == s]
         assert effects[str(s)] == [f"{word} {name}" for name in own for word in ("begin", "end")]
 
 
-def _processes(here: Process) -> set[str]:
+def _processes(process: TurnProcess) -> set[str]:
     """Those whose tools have had effects."""
-    return {line[0] for line in here.place.effects.lines()}
+    return {line[0] for line in process.workspace.effects.lines()}
 
 
-async def test_a_cancel_reaches_another_process(here: Process) -> None:
+async def test_a_cancel_reaches_another_process(process: TurnProcess) -> None:
     waits: list[float] = []
-    with workers(here.place):
+    with workers(process.workspace):
         for n in range(10):
-            turn = await here.say(f'call drip {{"count": {DRIPS}}}', session=f"s{n}")
-            before = len(here.place.effects.lines())
-            await here.place.effects.wait(lambda effects, before=before: len(effects) > before + 3)
+            turn = await process.say(f'call drip {{"count": {DRIPS}}}', session=f"s{n}")
+            before = len(process.workspace.effects.lines())
+            await process.workspace.effects.wait(
+                lambda effects, before=before: len(effects) > before + 3
+            )
             request = time.monotonic()
-            await here.turns.cancel(turn)
-            assert (await here.turns.wait(turn)).state == "cancelled"
-            lines = here.place.effects.lines()
+            await process.turns.cancel(turn)
+            assert (await process.turns.wait(turn)).state == "cancelled"
+            lines = process.workspace.effects.lines()
             assert len(lines) - before < DRIPS, "the tool ran to its end"
             waits.append(max(float(lines[-1][1]) - request, 0.0))
     result = sorted(round(wait * 1000) for wait in waits)
     print(f"cancel to the last effect, ms: {result}")  # `make bench AREA=turns` judges it
 
 
-async def test_turns_of_a_killed_worker_are_resumed(here: Process) -> None:
-    with workers(here.place) as (doomed,):
-        turns = [await here.say('call hold {"name": "go"}', session=f"s{n}") for n in range(5)]
-        await until(here, "held go", count=5)
+async def test_turns_of_a_killed_worker_are_resumed(process: TurnProcess) -> None:
+    with workers(process.workspace) as (doomed,):
+        turns = [await process.say('call hold {"name": "go"}', session=f"s{n}") for n in range(5)]
+        await until(process, "held go", count=5)
         doomed.kill()
         killed = time.monotonic()
-        with workers(here.place):
-            (here.place.folder / "go").touch()
-            ended = [await here.turns.wait(turn) for turn in turns]
+        with workers(process.workspace):
+            (process.workspace.folder / "go").touch()
+            ended = [await process.turns.wait(turn) for turn in turns]
         took = time.monotonic() - killed
     for turn in ended:
         taken_over(turn)
-        events = await here.read(turn.id)
+        events = await process.read(turn.id)
         check_log(events)
         assert types_of(events).count("started") == turn.attempts
         assert "message.reset" not in types_of(events)  # the call's message is whole
@@ -99,49 +108,53 @@ async def test_turns_of_a_killed_worker_are_resumed(here: Process) -> None:
     print(f"5 turns resumed {took:.1f} s after the kill")
 
 
-async def test_a_message_cut_off_by_a_kill_is_reset(here: Process) -> None:
-    with workers(here.place, delay=0.05) as (doomed,):
-        turn = await here.say(LONG)
-        seen = await _read_some(here, turn, 5)
+async def test_a_message_cut_off_by_a_kill_is_reset(process: TurnProcess) -> None:
+    with workers(process.workspace, delay=0.05) as (doomed,):
+        turn = await process.say(LONG)
+        seen = await _read_some(process, turn, 5)
         doomed.kill()
-        with workers(here.place):
-            rest = await here.read(turn, after=seen[-1].number)
+        with workers(process.workspace):
+            rest = await process.read(turn, after=seen[-1].number)
     events = [*seen, *rest]
     check_log(events)
     assert "message.reset" in types_of(rest)
     assert text_of(events) == f"You said: {LONG}"
 
 
-async def test_the_next_worker_publishes_what_was_stored_and_not_published(here: Process) -> None:
-    with workers(here.place, strike=Strike("turn.unmarked")) as (doomed,):
-        turn = await here.say('call step {"name": "a"}')
+async def test_the_next_worker_publishes_what_was_stored_and_not_published(
+    process: TurnProcess,
+) -> None:
+    with workers(process.workspace, strike=Strike("turn.unmarked")) as (doomed,):
+        turn = await process.say('call step {"name": "a"}')
         doomed.join()
-        with workers(here.place):
-            events = await here.read(turn)
+        with workers(process.workspace):
+            events = await process.read(turn)
     check_log(events)
     assert text_of(events) == 'I asked: step gave {"result":"done"}.'
     assert [each for each in types_of(events) if each.startswith("tool")] == [
         "tool.started",
         "tool.finished",
     ]
-    assert here.place.effects.words() == ["begin a", "end a"]
+    assert process.workspace.effects.words() == ["begin a", "end a"]
 
 
-async def _read_some(here: Process, turn: str, deltas: int) -> list[LoggedEvent]:
+async def _read_some(process: TurnProcess, turn: str, deltas: int) -> list[LoggedEvent]:
     seen: list[LoggedEvent] = []
-    async for event in here.turns.events(turn):
+    async for event in process.turns.events(turn):
         seen.append(event)
         if types_of(seen).count("message.delta") == deltas:
             break
     return seen
 
 
-async def freeze(worker: WorkerProcess, here: Process) -> None:
+async def freeze(worker: WorkerProcess, process: TurnProcess) -> None:
     """Freeze a worker; on SQLite not while it holds the write lock, which blocks all others."""
     while True:
         worker.send(signal.SIGSTOP)
         _wait_until_stopped(worker.pid)
-        if not here.store.database.is_sqlite or _is_unlocked(str(here.store.database.url.database)):
+        if not process.store.database.is_sqlite or _is_unlocked(
+            str(process.store.database.url.database)
+        ):
             return
         worker.send(signal.SIGCONT)
         await asyncio.sleep(0.01)
@@ -162,73 +175,73 @@ def _is_unlocked(file: str) -> bool:
         return True
 
 
-async def test_a_frozen_worker_is_taken_over_and_writes_nothing(here: Process) -> None:
-    with workers(here.place, delay=0.05) as (frozen,):
-        turn = await here.say(LONG)
-        await _read_some(here, turn, 3)
-        await freeze(frozen, here)
-        with workers(here.place) as (other,):
-            ended = await here.turns.wait(turn)
+async def test_a_frozen_worker_is_taken_over_and_writes_nothing(process: TurnProcess) -> None:
+    with workers(process.workspace, delay=0.05) as (frozen,):
+        turn = await process.say(LONG)
+        await _read_some(process, turn, 3)
+        await freeze(frozen, process)
+        with workers(process.workspace) as (other,):
+            ended = await process.turns.wait(turn)
             taken_over(ended)
-            before = await _written(here, turn)
+            before = await _written(process, turn)
             other.send(signal.SIGTERM)
             other.join()
             frozen.send(signal.SIGCONT)
             # It lives again, and does what comes next: by then it has met the fence.
-            next_turn = await here.say('call step {"name": "after"}', session="other")
-            assert (await here.turns.wait(next_turn)).state == "completed"
+            next_turn = await process.say('call step {"name": "after"}', session="other")
+            assert (await process.turns.wait(next_turn)).state == "completed"
             frozen.send(signal.SIGTERM)
             assert frozen.join() == 0
-        assert await _written(here, turn) == before
+        assert await _written(process, turn) == before
 
 
-async def _written(here: Process, turn: str) -> tuple[object, ...]:
-    stored = await here.turns.get(turn)
-    rows = await here.store.messages(stored.session, limit=1000)
-    return stored, await here.read(turn), [(row.event_id, row.content) for row in rows]
+async def _written(process: TurnProcess, turn: str) -> tuple[object, ...]:
+    stored = await process.turns.get(turn)
+    rows = await process.store.messages(stored.session, limit=1000)
+    return stored, await process.read(turn), [(row.event_id, row.content) for row in rows]
 
 
-async def test_a_hanging_loop_is_taken_over(here: Process) -> None:
-    with workers(here.place, hang_after=0.5) as (hanging,):
-        turn = await here.say('call block {"name": "b"}')
-        await until(here, "blocks b")
-        with workers(here.place):
-            ended = await here.turns.wait(turn)
+async def test_a_hanging_loop_is_taken_over(process: TurnProcess) -> None:
+    with workers(process.workspace, hang_after=0.5) as (hanging,):
+        turn = await process.say('call block {"name": "b"}')
+        await until(process, "blocks b")
+        with workers(process.workspace):
+            ended = await process.turns.wait(turn)
             taken_over(ended)
-            before = await _written(here, turn)
-            (here.place.folder / "unblock").touch()
-            await until(here, "unblocked b", count=2)
+            before = await _written(process, turn)
+            (process.workspace.folder / "unblock").touch()
+            await until(process, "unblocked b", count=2)
             hanging.send(signal.SIGTERM)
             assert hanging.join() == 0
-        assert await _written(here, turn) == before
-        message = (here.place.folder / f"worker-{hanging.pid}.log").read_text()
+        assert await _written(process, turn) == before
+        message = (process.workspace.folder / f"worker-{hanging.pid}.log").read_text()
     assert "The event loop has been blocked" in message
     assert "faults/turns/agents.py" in message  # where the tool blocks
 
 
-async def test_an_approval_survives_restarts(here: Process) -> None:
-    with workers(here.place) as (first,):
-        asking = await here.say('call pay {"amount": 3}')
-        assert (await here.turns.wait(asking)).state == "input_required"
+async def test_an_approval_survives_restarts(process: TurnProcess) -> None:
+    with workers(process.workspace) as (first,):
+        asking = await process.say('call pay {"amount": 3}')
+        assert (await process.turns.wait(asking)).state == "input_required"
         first.send(signal.SIGTERM)
         assert first.join() == 0
-    async with process(here.place) as later:
+    async with turn_process(process.workspace) as later:
         (call,) = (await later.turns.get(asking)).waits_for
         answer = await later.turns.answer(asking, Answer(call, approved=True))
-    with workers(here.place):
-        assert (await here.turns.wait(answer.id)).state == "completed"
-    assert here.place.effects.words() == ["paid 3"]
+    with workers(process.workspace):
+        assert (await process.turns.wait(answer.id)).state == "completed"
+    assert process.workspace.effects.words() == ["paid 3"]
 
 
-async def test_reconnecting_readers_miss_nothing(here: Process) -> None:
+async def test_reconnecting_readers_miss_nothing(process: TurnProcess) -> None:
     drawn = random.Random(17)
-    with workers(here.place, delay=0.01):
-        turn = await here.say(" ".join(map(str, range(150))))
+    with workers(process.workspace, delay=0.01):
+        turn = await process.say(" ".join(map(str, range(150))))
         after, seen, reconnects = 0, list[LoggedEvent](), 0
         while reconnects < 100:
             stop_at = drawn.randrange(4)
             got = 0
-            async for event in here.turns.events(turn, after=after):
+            async for event in process.turns.events(turn, after=after):
                 seen.append(event)
                 after, got = event.number, got + 1
                 if got > stop_at:
@@ -236,56 +249,58 @@ async def test_reconnecting_readers_miss_nothing(here: Process) -> None:
             else:
                 break
             reconnects += 1
-        whole = await here.read(turn)
+        whole = await process.read(turn)
         for _ in range(100 - reconnects):
             after = drawn.randrange(len(whole) + 1)
-            assert await here.read(turn, after) == whole[after:]
+            assert await process.read(turn, after) == whole[after:]
     seen += whole[len(seen) :]
     assert seen == whole
     check_log(whole)
 
 
-async def test_a_stopping_worker_ends_its_turns_first(here: Process) -> None:
-    with workers(here.place, drain=60.0) as (worker,):
-        turns = [await here.say('call hold {"name": "go"}', session=f"s{n}") for n in range(5)]
-        await until(here, "held go", count=5)
+async def test_a_stopping_worker_ends_its_turns_first(process: TurnProcess) -> None:
+    with workers(process.workspace, drain=60.0) as (worker,):
+        turns = [await process.say('call hold {"name": "go"}', session=f"s{n}") for n in range(5)]
+        await until(process, "held go", count=5)
         await worker.stop()
-        late = await here.say("late", session="late")
-        (here.place.folder / "go").touch()
+        late = await process.say("late", session="late")
+        (process.workspace.folder / "go").touch()
         assert worker.join() == 0
-    assert {(await here.turns.get(turn)).state for turn in turns} == {"completed"}
-    assert (await here.turns.get(late)).state == "queued"
+    assert {(await process.turns.get(turn)).state for turn in turns} == {"completed"}
+    assert (await process.turns.get(late)).state == "queued"
 
 
-async def test_what_a_drain_cannot_wait_for_goes_to_others_at_once(here: Process) -> None:
-    with workers(here.place, drain=0.2, dead_after=60.0) as (stopping,):
-        turn = await here.say('call hold {"name": "go"}')
-        await until(here, "held go")
+async def test_what_a_drain_cannot_wait_for_goes_to_others_at_once(process: TurnProcess) -> None:
+    with workers(process.workspace, drain=0.2, dead_after=60.0) as (stopping,):
+        turn = await process.say('call hold {"name": "go"}')
+        await until(process, "held go")
         stopping.send(signal.SIGTERM)
         assert stopping.join() == 0
-        (here.place.folder / "go").touch()
-        async with process(here.place, dead_after=60.0) as other, other.worker():
-            ended = await here.turns.wait(turn)
+        (process.workspace.folder / "go").touch()
+        async with turn_process(process.workspace, dead_after=60.0) as other, other.worker():
+            ended = await process.turns.wait(turn)
     taken_over(ended)
 
 
 @pytest.fixture(autouse=True)
-def _says_what_workers_said(place: Place) -> Iterator[None]:
+def _says_what_workers_said(workspace: Workspace) -> Iterator[None]:
     """A failing test shows the logs of its processes."""
     yield
-    for path in place.folder.glob("worker-*.log"):
+    for path in workspace.folder.glob("worker-*.log"):
         print(path.name, path.read_text())
 
 
-async def test_a_full_worker_still_begins_turns_of_other_tenants(here: Process) -> None:
+async def test_a_full_worker_still_begins_turns_of_other_tenants(process: TurnProcess) -> None:
     """A tenant whose turns take long fills the worker, and no more; others have a reserve."""
-    other = Turns(here.store, here.engine, tenant="other")
-    held = [await here.say('call hold {"name": "go"}', session=f"s{n}") for n in range(10)]
-    async with here.worker(concurrency=4):
-        await until(here, "held go", count=4)
-        turns = [await other.submit(here.place.app, "hello", session=f"s{n}") for n in range(3)]
+    other = Turns(process.store, process.engine, tenant="other")
+    held = [await process.say('call hold {"name": "go"}', session=f"s{n}") for n in range(10)]
+    async with process.worker(concurrency=4):
+        await until(process, "held go", count=4)
+        turns = [
+            await other.submit(process.workspace.app, "hello", session=f"s{n}") for n in range(3)
+        ]
         ended = [await other.wait(turn.id) for turn in turns]
         assert [turn.state for turn in ended] == ["completed"] * 3
-        assert sum(line[2] == "held" for line in here.place.effects.lines()) == 4
-        here.place.effects.path.with_name("go").touch()
-        assert {(await here.turns.wait(turn)).state for turn in held} == {"completed"}
+        assert sum(line[2] == "held" for line in process.workspace.effects.lines()) == 4
+        process.workspace.effects.path.with_name("go").touch()
+        assert {(await process.turns.wait(turn)).state for turn in held} == {"completed"}

@@ -18,7 +18,7 @@ MINIMAL = "apps:\n  demo:\n    agent:\n      model: scripted:demo\n"
 
 
 @pytest.fixture(autouse=True)
-def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[reportUnusedFunction]
+def _process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[reportUnusedFunction]
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("LANGO_CONFIG", raising=False)
 

@@ -35,7 +35,7 @@ def untyped(x): ...
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def module_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A module of one's own in the current folder; its name."""
     name = f"own_{tmp_path.name.replace('-', '_')}"
     (tmp_path / f"{name}.py").write_text(MODULE)
@@ -78,16 +78,16 @@ def test_the_built_in_ones(name: str, options: dict[str, Any], tools: list[str])
         ("Office.lock", ["lock"]),
     ],
 )
-def test_ones_own(here: str, attribute: str, names: list[str]) -> None:
-    assert [tool.name for tool in load_tools(f"{here}:{attribute}")] == names
+def test_ones_own(module_name: str, attribute: str, names: list[str]) -> None:
+    assert [tool.name for tool in load_tools(f"{module_name}:{attribute}")] == names
 
 
-def test_what_the_settings_say_of_ones_own(here: str) -> None:
+def test_what_the_settings_say_of_ones_own(module_name: str) -> None:
     options = {"name": "hi", "require_confirmation": True, "timeout": 5}
-    (tool,) = load_tools(f"{here}:greet", options)
+    (tool,) = load_tools(f"{module_name}:greet", options)
     assert (tool.name, tool.require_confirmation, tool.timeout) == ("hi", True, 5)
     assert tool.checked({"name": "x"}) == {"name": "x"}
-    (kept,) = load_tools(f"{here}:erase", {"timeout": 5})
+    (kept,) = load_tools(f"{module_name}:erase", {"timeout": 5})
     assert kept.require_confirmation
 
 
@@ -106,9 +106,9 @@ def test_what_the_settings_say_of_ones_own(here: str) -> None:
         ("HERE_broken:x", "importing .* failed: ZeroDivisionError"),
     ],
 )
-def test_names_that_lead_nowhere(here: str, spec: str, expected: str) -> None:
+def test_names_that_lead_nowhere(module_name: str, spec: str, expected: str) -> None:
     with pytest.raises(UnknownToolError, match=expected) as caught:
-        load_tools(spec.replace("HERE", here))
+        load_tools(spec.replace("HERE", module_name))
     assert isinstance(caught.value, ConfigError)
 
 
@@ -129,6 +129,8 @@ def test_names_that_lead_nowhere(here: str, spec: str, expected: str) -> None:
         ("builtin:fetch", {"networks": ["10.0.0.1/8"]}, "networks"),
     ],
 )
-def test_what_cannot_work(here: str, spec: str, options: dict[str, Any], expected: str) -> None:
+def test_what_cannot_work(
+    module_name: str, spec: str, options: dict[str, Any], expected: str
+) -> None:
     with pytest.raises(InvalidToolError, match=expected):
-        load_tools(spec.replace("HERE", here), options)
+        load_tools(spec.replace("HERE", module_name), options)

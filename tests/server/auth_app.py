@@ -42,7 +42,7 @@ class _Unlimited:
         """Let every tenant have another turn."""
 
 
-def door(identity: Identity) -> FastAPI:
+def auth_app(identity: Identity) -> FastAPI:
     """An app with that doorkeeper."""
     app = FastAPI(openapi_url=None)
     app.state.identity = identity
@@ -56,7 +56,7 @@ def door(identity: Identity) -> FastAPI:
 Headers = dict[str, str] | list[tuple[str, str]]
 
 
-async def knock(
+async def request_to(
     app: FastAPI,
     path: str = "/who",
     *,

@@ -21,8 +21,8 @@ END_TYPES = {kind.type for kind in ENDS}
 
 
 @dataclass(frozen=True)
-class Place:
-    """The place of a test's turns: a database, its own app, and a file of effects."""
+class Workspace:
+    """The surroundings of a test's turns: a database, an app of its own, and a file of effects."""
 
     url: str
     app: str
@@ -34,18 +34,18 @@ class Place:
 
 
 @contextmanager
-def temporary_place(url: str) -> Generator[Place]:
-    """A place on a database that others may use too, with a folder that is removed at the end."""
+def temporary_workspace(url: str) -> Generator[Workspace]:
+    """A workspace on a database that others may use too; its folder is removed at the end."""
     with tempfile.TemporaryDirectory(prefix="lango-") as folder:
-        yield Place(url, f"app_{uuid4().hex}", Path(folder))
+        yield Workspace(url, f"app_{uuid4().hex}", Path(folder))
 
 
-class Process:
+class TurnProcess:
     """Stands for a process: several in one test share nothing but the real process."""
 
-    def __init__(self, place: Place, *, dead_after: float = 5.0) -> None:
-        self.place = place
-        self.store = SqlSessionStore(place.url)
+    def __init__(self, workspace: Workspace, *, dead_after: float = 5.0) -> None:
+        self.workspace = workspace
+        self.store = SqlSessionStore(workspace.url)
         self.engine = chosen_engine(self.store.database, dead_after)
         self.turns = Turns(self.store, self.engine)
 
@@ -57,19 +57,21 @@ class Process:
         version: str = "",
         **options: Any,
     ) -> TurnWorker:
-        apps = loaded(self.store, self.place.app, self.place.effects, delay, provider, version)
+        apps = loaded(
+            self.store, self.workspace.app, self.workspace.effects, delay, provider, version
+        )
         return TurnWorker(self.store, self.engine, apps, WorkerOptions(**options))
 
     async def say(self, message: str, **options: Any) -> str:
-        return (await self.turns.submit(self.place.app, message, **options)).id
+        return (await self.turns.submit(self.workspace.app, message, **options)).id
 
     async def read(self, turn_id: str, after: int = 0) -> list[LoggedEvent]:
         return [event async for event in self.turns.events(turn_id, after=after)]
 
 
 @asynccontextmanager
-async def process(place: Place, **options: Any) -> AsyncGenerator[Process]:
-    made = Process(place, **options)
+async def turn_process(workspace: Workspace, **options: Any) -> AsyncGenerator[TurnProcess]:
+    made = TurnProcess(workspace, **options)
     async with made.store, made.engine:
         yield made
 

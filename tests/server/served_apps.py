@@ -1,4 +1,4 @@
-"""A server for tests: callers known by name, on the store and workers of a place."""
+"""A server for tests: callers known by name, on the store and workers of a workspace."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 from fastapi import FastAPI, Request
 
-from faults.turns.place import Place, Process, process
+from faults.turns.workspace import TurnProcess, Workspace, turn_process
 from lango.errors import UnauthorizedError
 from lango.server.app import create_app
 from lango.server.auth.callers import Caller, Identity
@@ -44,40 +44,40 @@ class NamedCallers(Identity):
         return self.callers[token]
 
 
-class PlaceBackend:
+class ProcessBackend:
     """What an application gives a server, from the parts of a process."""
 
-    def __init__(self, here: Process) -> None:
-        self._here = here
+    def __init__(self, process: TurnProcess) -> None:
+        self._process = process
 
     @property
     def store(self) -> SqlSessionStore:
-        return self._here.store
+        return self._process.store
 
     def turns_for(self, tenant: str) -> Turns:
-        return Turns(self._here.store, self._here.engine, tenant=tenant)
+        return Turns(self._process.store, self._process.engine, tenant=tenant)
 
 
 @dataclass
 class ServedApp:
     """A server that is only called, not listened to, and the process it is in."""
 
-    here: Process
+    process: TurnProcess
     tenant: str
     app: FastAPI
 
     @property
     def agent(self) -> str:
-        return self.here.place.app
+        return self.process.workspace.app
 
     def client(self, name: str | None = "ann", **headers: str) -> httpx.AsyncClient:
         return client_of(httpx.ASGITransport(self.app), "http://localhost", name, **headers)
 
     def worker(self, **options: Any) -> TurnWorker:
-        return self.here.worker(**options)
+        return self.process.worker(**options)
 
     def turns(self, name: str = "ann") -> Turns:
-        return Turns(self.here.store, self.here.engine, tenant=self.callers[name].tenant)
+        return Turns(self.process.store, self.process.engine, tenant=self.callers[name].tenant)
 
     @property
     def callers(self) -> dict[str, Caller]:
@@ -120,11 +120,13 @@ def client_of(
 
 
 @asynccontextmanager
-async def served_app(place: Place, tenant: str, **options: Any) -> AsyncGenerator[ServedApp]:
-    async with process(place, dead_after=1.5) as here:
-        server_options = ServerOptions(apps=(place.app,), **options)
-        app = create_app(PlaceBackend(here), NamedCallers(tenant), server_options)
-        yield ServedApp(here, tenant, app)
+async def served_app(
+    workspace: Workspace, tenant: str, **options: Any
+) -> AsyncGenerator[ServedApp]:
+    async with turn_process(workspace, dead_after=1.5) as process:
+        server_options = ServerOptions(apps=(workspace.app,), **options)
+        app = create_app(ProcessBackend(process), NamedCallers(tenant), server_options)
+        yield ServedApp(process, tenant, app)
 
 
 @dataclass
