@@ -9,8 +9,8 @@ from google.adk.agents import LlmAgent
 from google.adk.apps.app import App
 from google.adk.apps.llm_event_summarizer import LlmEventSummarizer
 
-from faults.turns.place import Place, Process, process
 from faults.turns.processes import arm, keep_log, run_until_stopped
+from faults.turns.workspace import Process, Workspace, process
 from lango.adk.apps.compaction import Compaction, compaction
 from lango.adk.durable.run import DurableAgent
 from lango.adk.models.adapter import ModelAdapter
@@ -66,27 +66,29 @@ def summarising_worker(
         _agent(model, BUDGET),
         SessionServiceAdapter(here.store, tenant=tenant, token_budget=BUDGET),
         plugins=plugins(here.store, token_budget=BUDGET),
-        name=here.place.app,
+        name=here.workspace.app,
         compaction=_compaction({"turns": EVERY}, (FACT, *([fact] if fact else []))),
     )
-    return TurnWorker(here.store, here.engine, {here.place.app: DurableAgent(runner, here.store)})
+    return TurnWorker(
+        here.store, here.engine, {here.workspace.app: DurableAgent(runner, here.store)}
+    )
 
 
-def summarise(place: Place, options: dict[str, Any], ready: Event) -> None:
+def summarise(workspace: Workspace, options: dict[str, Any], ready: Event) -> None:
     """The job of a worker process."""
-    keep_log(place)
-    arm(place, options)
-    event_loop.run(_summarise(place, options["tenant"], ready))
+    keep_log(workspace)
+    arm(workspace, options)
+    event_loop.run(_summarise(workspace, options["tenant"], ready))
 
 
-async def _summarise(place: Place, tenant: str, ready: Event) -> None:
-    async with process(place, dead_after=1.5) as here:
+async def _summarise(workspace: Workspace, tenant: str, ready: Event) -> None:
+    async with process(workspace, dead_after=1.5) as here:
         await run_until_stopped(summarising_worker(here, tenant), ready, 5.0)
 
 
 async def check_summaries(here: Process, tenant: str, count: int) -> None:
     """The app's session has this many summaries: each stored once, and charged once."""
-    found = await here.store.page(tenant, here.place.app)
+    found = await here.store.page(tenant, here.workspace.app)
     (key,) = [session.key for session in found.items if session.message_count]
     rows = await ModelCallStore(here.store.database).of_session(key, limit=1_000)
     calls = [row.call.attempt for row in rows if row.call.kind == "summary"]

@@ -11,14 +11,14 @@ from google.adk.cli.conformance.adk_web_server_client import AdkWebServerClient
 from google.adk.events.event import Event
 from google.genai import types
 
-from faults.turns.place import Place
 from faults.turns.processes import Strike, WorkerProcess
+from faults.turns.workspace import Workspace
 from lango.providers.scripted import ScriptedProvider
 from tests.adk.durable.talks import FACT
 from tests.server.adk.test_clients import Local
 from tests.server.adk.twins import Caller, finals, partial_text, twins
 from tests.server.openai.clients import answered, assistant, sdk, streamed, user
-from tests.server.places import Live, ServedApp, live, served_app
+from tests.server.served_apps import Live, ServedApp, live, served_app
 from tests.server.summarising import (
     EVERY,
     app_of,
@@ -54,7 +54,7 @@ def check_request(model: ScriptedProvider) -> None:
 
 
 @pytest.fixture
-async def adk(sqlite_place: Place, tenant: str) -> AsyncGenerator[ServedApp]:
+async def adk(sqlite_place: Workspace, tenant: str) -> AsyncGenerator[ServedApp]:
     """A server for ADK's own client, which sends no credential."""
     async with served_app(sqlite_place, tenant, adk_routes="/adk") as opened:
         opened.app.state.identity = Local(tenant)
@@ -167,11 +167,11 @@ async def stream_openai(server: Live, number: int) -> str:
 async def test_a_worker_that_is_killed_while_it_summarises(
     ask: Callable[[Live, int], Awaitable[str]], point: str, adk_served: ServedApp
 ) -> None:
-    place, tenant = adk_served.here.place, adk_served.tenant
+    workspace, tenant = adk_served.here.workspace, adk_served.tenant
     with ExitStack() as ending:
 
         def start(**options: Any) -> WorkerProcess:
-            started = WorkerProcess(place, {"tenant": tenant, **options}, summarise)
+            started = WorkerProcess(workspace, {"tenant": tenant, **options}, summarise)
             ending.callback(started.kill)
             return started
 

@@ -11,7 +11,7 @@ from lango.adk.models.adapter import ModelAdapter
 from lango.core.turns.events import MessagePart
 from lango.testing import Reply, ScriptedProvider
 from tests.server.adk.twins import worker_of
-from tests.server.places import ServedApp
+from tests.server.served_apps import ServedApp
 
 CODE = "print(6 * 7)"
 
