@@ -123,6 +123,7 @@ if TYPE_CHECKING:
     from lango.providers.base import ModelRequest, Provider, ToolSpec
     from lango.store.sessions.store import SqlSessionStore
     from lango.store.turns.listing import TurnFilter
+    from lango.telemetry.tracing.start import TraceOptions, start_tracing
     from lango.tools.base import CallInfo, Tool
     from lango.tools.function import tool
     from lango.tools.progress import report_progress
@@ -229,6 +230,7 @@ __all__ = [  # noqa: RUF022 - in the order of sorted()
     "ToolFeedbackPlugin",
     "ToolSpec",
     "ToolTimeoutError",
+    "TraceOptions",
     "TransferGuardPlugin",
     "TurnCancelledError",
     "TurnConflictError",
@@ -255,6 +257,7 @@ __all__ = [  # noqa: RUF022 - in the order of sorted()
     "normalise",
     "plugins",
     "report_progress",
+    "start_tracing",
     "token_budget_truncate",
     "tool",
 ]
@@ -299,6 +302,7 @@ _HOMES = {
     "ToolCallDone": "lango.core.messages.streams",
     "ToolFeedbackPlugin": "lango.adk.plugins.tool_feedback",
     "ToolSpec": "lango.providers.base",
+    "TraceOptions": "lango.telemetry.tracing.start",
     "TransferGuardPlugin": "lango.adk.plugins.transfer",
     "TurnEvent": "lango.core.turns.events",
     "TurnFilter": "lango.store.turns.listing",
@@ -310,6 +314,7 @@ _HOMES = {
     "normalise": "lango.adk.sessions.normalise",
     "plugins": "lango.adk.plugins",
     "report_progress": "lango.tools.progress",
+    "start_tracing": "lango.telemetry.tracing.start",
     "token_budget_truncate": "lango.core.messages.history",
     "tool": "lango.tools.function",
 }

@@ -7,6 +7,7 @@ errors that differ only in their wording are parsed here and nowhere else.
 from __future__ import annotations
 
 import re
+import traceback
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Final
@@ -15,8 +16,11 @@ from google.adk.errors.already_exists_error import AlreadyExistsError
 from google.adk.errors.session_not_found_error import (
     SessionNotFoundError as AdkSessionNotFoundError,
 )
+from google.adk.models.base_llm import BaseLlm
 
 from lango import errors
+from lango.providers.sdk_errors import model_error
+from lango.providers.shared.errors import of_transport
 
 
 class SessionExistsError(errors.SessionExistsError, AlreadyExistsError):
@@ -67,3 +71,20 @@ def unwrapped(error: Exception) -> Exception:
     if type(error) is RuntimeError and isinstance(inner, errors.LangoError):
         return inner
     return error
+
+
+def model_failure(error: Exception) -> errors.ModelError | None:
+    """lango's error for one of a model that is not lango's; None for other exceptions.
+
+    SDKs let many connection errors through as their HTTP client raised them. A tool may raise the
+    same classes, so only those that left a model's own code count.
+    """
+    named = model_error(error)
+    if named is None and _left_a_model(error):
+        return of_transport(error)
+    return named
+
+
+def _left_a_model(error: Exception) -> bool:
+    frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
+    return any(isinstance(frame.f_locals.get("self"), BaseLlm) for frame in frames)

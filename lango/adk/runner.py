@@ -33,7 +33,7 @@ from lango.adk.compat.a2a import skip_a2a
 from lango.adk.compat.runners import RootRunner
 from lango.adk.compat.telemetry import forget_partial_responses
 from lango.adk.credentials.kinds import CREDENTIAL
-from lango.adk.errors import unknown_agent, unwrapped
+from lango.adk.errors import model_failure, unknown_agent, unwrapped
 from lango.adk.mcp.adk_toolsets import install_filter
 from lango.adk.tools.approvals import Question, answers_by_question, content_of, questions_in
 from lango.adk.traces import adk_telemetry
@@ -51,7 +51,6 @@ from lango.core.turns.events import (
     TurnEvent,
 )
 from lango.errors import AgentNotFoundError, InvalidIdError, LangoError
-from lango.providers.sdk_errors import model_error
 
 logger = logging.getLogger(__name__)
 
@@ -246,11 +245,11 @@ class AgentRunner:
         return Completed(usage)
 
     def _named(self, error: Exception, reader: TurnReader) -> Exception:
-        """lango's error for an unknown agent and for a vendor's SDK; others as they were raised."""
+        """lango's error for an unknown agent or a failed model; others as they were raised."""
         error = unwrapped(error)
         if isinstance(error, LangoError):
             return error
-        replacement, name = model_error(error), unknown_agent(error)
+        replacement, name = model_failure(error), unknown_agent(error)
         if name is not None:
             agent = find_agent(self.root, reader.passed_on_by)
             replacement = AgentNotFoundError(name, transfer_targets(agent) if agent else ())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ from lango.adk.models.usage import usage_of
 from lango.adk.sessions.normalise import with_outputs_moved
 from lango.adk.tools.approvals import QUESTIONS, approval_of, closed_waits
 from lango.adk.tools.feedback import take_cause
+from lango.core.messages.code_parts import code_parts
 from lango.core.messages.streams import Usage
 from lango.core.turns.events import (
     AgentChanged,
@@ -24,6 +25,7 @@ from lango.core.turns.events import (
     CredentialRequired,
     MessageCompleted,
     MessageDelta,
+    MessagePart,
     MessageReset,
     ReasoningDelta,
     ToolFinished,
@@ -127,10 +129,11 @@ class TurnReader:
         if thoughts and message not in self._thought:
             yield ReasoningDelta(message, thoughts, event.author)
         draft = self._drafts.pop(message, None)
+        stored_as = event.id if message != event.id else None
         if text:
-            stored_as = event.id if message != event.id else None
             yield MessageCompleted(message, event.author, text, stored_as)
-        elif draft is not None:
+        yield from _code_parts(event, message, stored_as)
+        if draft is not None and not text:
             yield MessageReset(message)
 
     def _streamed_as(self, event: Event) -> str:
@@ -202,6 +205,16 @@ class TurnReader:
             return None
         reason = event.error_message or "The model stopped without an answer."
         return ModelStoppedError(f"{reason} ({event.error_code})")
+
+
+def _code_parts(event: Event, message: str, stored_as: str | None) -> Iterator[MessagePart]:
+    parts = _parts(event)
+    if all(part.executable_code is None and part.code_execution_result is None for part in parts):
+        return
+    include = {"executable_code", "code_execution_result"}
+    dumped = [part.model_dump(mode="json", exclude_none=True, include=include) for part in parts]
+    for part in code_parts(dumped):
+        yield MessagePart(message, event.author, **asdict(part), event=stored_as)
 
 
 def _finished(response: types.FunctionResponse) -> ToolFinished:

@@ -7,6 +7,8 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, Self, TypeVar
 
+from lango.turns.event_loop import end_tasks
+
 T = TypeVar("T")
 
 
@@ -22,7 +24,9 @@ class Background:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.run(_end_tasks())
+        if not self.run(end_tasks()):
+            return  # the thread of the remaining tasks is a daemon: it ends with the process
+        self.run(_shut_down())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -46,12 +50,8 @@ class Background:
             raise
 
 
-async def _end_tasks() -> None:
-    """Cancel the remaining tasks, as `asyncio.run` does."""
+async def _shut_down() -> None:
+    """Close what the loop still holds, as `asyncio.run` does."""
     loop = asyncio.get_running_loop()
-    other_tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-    for task in other_tasks:
-        task.cancel()
-    await asyncio.gather(*other_tasks, return_exceptions=True)
     await loop.shutdown_asyncgens()
     await loop.shutdown_default_executor()

@@ -26,23 +26,26 @@ def run(main: Coroutine[Any, Any, T]) -> T:
     """
     with asyncio.Runner(loop_factory=_new_loop) as runner:
         result = runner.run(main)
-        remaining = runner.run(_cancel_all())
-        if remaining:
-            _leave(remaining)
+        if not runner.run(end_tasks()):
+            _leave()
         return result
 
 
-async def _cancel_all() -> int:
-    """Cancel all other tasks; the number of those that do not end."""
+async def end_tasks() -> bool:
+    """Cancel all other tasks; False, with a warning, if some ignore it."""
     tasks = asyncio.all_tasks() - {asyncio.current_task()}
     for task in tasks:
         task.cancel()
-    return len((await asyncio.wait(tasks, timeout=_GRACE))[1]) if tasks else 0
+    remaining = len((await asyncio.wait(tasks, timeout=_GRACE))[1]) if tasks else 0
+    if remaining:
+        logger.warning(
+            "The process ends despite tasks that ignore their cancellation: %d.", remaining
+        )
+    return remaining == 0
 
 
-def _leave(remaining: int) -> NoReturn:
+def _leave() -> NoReturn:
     """End the process at once: asyncio would wait for its tasks without limit."""
-    logger.warning("The process ends despite tasks that ignore their cancellation: %d.", remaining)
     current = tracer()
     if current is not None:
         current.flush()

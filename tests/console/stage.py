@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.cli.processes import Running
 
 SUPPORT, RESEARCH = "support", "research"
-TEAM, PAIR, CLERK, COURIER = "team", "pair", "clerk", "courier"
+TEAM, PAIR, CLERK, COURIER, CODER = "team", "pair", "clerk", "courier", "coder"
 GATE = "go"
 """A story stops in the middle until there is a file of this name."""
 DELAY = "STAGE_DELAY"
@@ -29,6 +29,7 @@ apps:
   pair: tests.console.teams:pair
   clerk: tests.console.teams:clerk
   courier: tests.console.teams:courier
+  coder: tests.console.teams:coder
 store:
   url: '{url}'
 """

@@ -11,6 +11,8 @@ from google.adk.agents import (
     ParallelAgent,  # pyright: ignore[reportDeprecated]  # people have them
 )
 from google.adk.agents.invocation_context import InvocationContext
+from google.adk.code_executors.base_code_executor import BaseCodeExecutor
+from google.adk.code_executors.code_execution_utils import CodeExecutionInput, CodeExecutionResult
 from google.adk.events.event import Event
 from google.adk.tools.long_running_tool import LongRunningFunctionTool
 from google.genai import types
@@ -19,6 +21,7 @@ from lango.adk.apps.build import llm_agent
 from lango.providers.base import ModelRequest
 from lango.providers.scripted import Reply
 from tests.console.agents import PAUSE, call, model, wait_at_the_gate
+from tests.console.stage import HOSTILE
 
 ROUNDS = 3
 _ROOMY = 20_000
@@ -98,3 +101,26 @@ def _courier_says(request: ModelRequest) -> Reply:
 def courier() -> LlmAgent:
     """An agent whose tool gives its result later."""
     return llm_agent("courier", model(_courier_says), tools=[LongRunningFunctionTool(fetch_parcel)])
+
+
+class _Computes(BaseCodeExecutor):
+    """Runs nothing, and knows the output."""
+
+    def execute_code(
+        self, invocation_context: InvocationContext, code_execution_input: CodeExecutionInput
+    ) -> CodeExecutionResult:
+        del invocation_context, code_execution_input
+        return CodeExecutionResult(stdout=f"42 {HOSTILE}")
+
+
+def _coder_says(request: ModelRequest) -> str:
+    if any(message.is_assistant for message in request.messages):
+        return f"So it is {PAUSE} forty-two."
+    return "Let me compute it.\n```python\nprint(6 * 7)\n```"
+
+
+def coder() -> LlmAgent:
+    """One whose model writes code, which a code executor runs."""
+    agent = llm_agent("coder", model(_coder_says, _ROOMY))
+    agent.code_executor = _Computes()
+    return agent

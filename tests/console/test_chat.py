@@ -10,7 +10,7 @@ import httpx
 import pytest
 from playwright.async_api import Page, Route, expect
 
-from tests.console.stage import COURIER, HOSTILE, SUPPORT, Stage
+from tests.console.stage import CODER, COURIER, HOSTILE, SUPPORT, Stage
 from tests.console.talking import OFFER, begin, composer, ended, messages, say, view
 from tests.support.browsing import PATIENCE
 
@@ -221,3 +221,22 @@ async def test_keys_do_what_buttons_do(page: Page) -> None:
     await page.keyboard.press("Alt+n")
     await expect(page.get_by_role("heading", name="New chat")).to_be_visible()
     await expect(composer(page)).to_be_focused()
+
+
+async def test_code_and_its_output_are_shown_once(page: Page, stage: Stage) -> None:
+    parts = page.locator(".part pre")
+
+    async def shown(*texts: str) -> None:
+        await expect(parts).to_have_text(["print(6 * 7)", re.compile(re.escape(f"42 {HOSTILE}"))])
+        await expect(messages(page, "assistant")).to_have_text(list(texts))
+        assert await page.evaluate("window.hacked") is None
+
+    await begin(page, "Compute.", agent=CODER)
+    await shown("Let me compute it.", "So it is")
+    await page.reload()
+    await shown("Let me compute it.", "So it is")
+    stage.open_gate()
+    await ended(page)
+    await shown("Let me compute it.", "So it is forty-two.")
+    await page.reload()
+    await shown("Let me compute it.", "So it is forty-two.")

@@ -18,6 +18,7 @@ from lango.core.turns.events import (
     Failed,
     MessageCompleted,
     MessageDelta,
+    MessagePart,
     MessageReset,
     ToolFinished,
     ToolProgress,
@@ -125,3 +126,28 @@ def test_progress_at_a_terminal_is_one_line_that_changes() -> None:
     shown = [line.rpartition("\r\x1b[K")[2] for line in lines]
     assert shown == ['← dig: {"found": "gold"}', ""]
     assert "… dig: 2.5 of 4" in lines[0]
+
+
+def noted(*events: TurnEvent, monkeypatch: pytest.MonkeyPatch) -> str:
+    """What standard error gets."""
+    monkeypatch.setattr("sys.stdout", io.StringIO())
+    notes = io.StringIO()
+    screen = TextScreen(notes=Console(file=notes, width=80))
+    for event in events:
+        screen.show(event)
+    return notes.getvalue()
+
+
+CODE = MessagePart("a", "root", 0, "code", "x = 1\nprint(x)\n", "python")
+
+
+def test_code_and_its_output_are_notes(monkeypatch: pytest.MonkeyPatch) -> None:
+    failed = MessagePart("b", "root", 0, "code_result", "no x", outcome="failed")
+    assert noted(CODE, failed, monkeypatch=monkeypatch) == (
+        "→ code (python)\n  x = 1\n  print(x)\n← output of the code (failed)\n  no x\n"
+    )
+
+
+def test_code_that_was_streamed_as_text_is_not_shown_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    streamed = MessageDelta("a", "```python\nx = 1\nprint(x)\n```")
+    assert noted(streamed, CODE, MessageReset("a"), monkeypatch=monkeypatch) == ""

@@ -38,11 +38,10 @@ def dev(
     log_as(log_format, loaded.settings.log_format)
     port = DEFAULT_PORT if port is None else port
     require_free(host, port)
-    import asyncio
-
     from lango.app import Application  # imports ADK, which takes seconds: errors above come first
+    from lango.turns import event_loop
 
-    asyncio.run(_serve(Application(loaded), apps or [], host, port))
+    event_loop.run(_serve(Application(loaded), apps or [], host, port))
 
 
 async def _serve(application: Application, names: list[str], host: str, port: int) -> None:

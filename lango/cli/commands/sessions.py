@@ -15,6 +15,7 @@ from lango.cli.options import Config, Json, Schema, Tenant, Url, command_of
 from lango.cli.output.moments import Since, Until, age, exact
 from lango.cli.output.printable import one_line, printable
 from lango.cli.output.tables import Column, print_json, print_page
+from lango.core.messages.code_parts import stored_code_parts
 from lango.core.times import moment
 from lango.core.turns.states import TurnState
 
@@ -307,6 +308,7 @@ def _heading(row: StoredMessage) -> str:
 
 
 def _shown_text(row: StoredMessage) -> str:
-    """The text of a message, or the JSON of its tool calls, shortened to _TEXT characters."""
-    text = row.content or row.tool_calls or ""
+    """The text and code of a message, or the JSON of its tool calls, cut to _TEXT characters."""
+    texts = [row.content, *(part.text for part in stored_code_parts(row.event))]
+    text = "\n".join(filter(None, texts)) or row.tool_calls or ""
     return text if len(text) <= _TEXT else f"{text[:_TEXT]}… ({len(text):,} characters)"

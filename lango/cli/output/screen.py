@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import asdict
+from textwrap import indent
 from typing import Protocol, TextIO
 
 from rich.console import Console
@@ -21,6 +22,7 @@ from lango.core.turns.events import (
     InputRequired,
     MessageCompleted,
     MessageDelta,
+    MessagePart,
     MessageReset,
     ReasoningDelta,
     Retrying,
@@ -86,6 +88,8 @@ class TextScreen:
         self._open: str | None = None  # the message being written
         self._waiting_texts: dict[str, str] = {}  # texts of concurrent messages, in order
         self._authors: dict[str, str] = {}  # of those of them that are complete
+        self._texts: dict[str, list[str]] = {}  # deltas of messages, until their turn ends
+        self._with_code: set[str] = set()  # messages whose code has been shown
 
     def show(self, event: TurnEvent) -> None:
         """Show an event, as text of the answer or as a note."""
@@ -97,7 +101,7 @@ class TextScreen:
             case MessageReset() if event.message in self._waiting_texts:
                 del self._waiting_texts[event.message]
             case MessageReset():
-                self._note(_remark(event))
+                self._note("" if event.message in self._with_code else _remark(event))
                 self._close(event.message)
             case ReasoningDelta():
                 self._think(event.text)
@@ -114,11 +118,12 @@ class TextScreen:
                 cause = event.cause or event.error
                 self._note(f"← {event.name} failed: {cause}", style="yellow", full=True)
             case _:
-                self._show_call(event)
+                self._show_step(event)
 
     def _add(self, message: str, text: str) -> None:
         """Add text to a message; messages of concurrent agents are shown one after the other."""
         self._streamed.add(message)
+        self._texts.setdefault(message, []).append(text)
         if self._open is None:
             self._open = message
         if message == self._open:
@@ -138,6 +143,14 @@ class TextScreen:
         elif message not in self._streamed:
             self._waiting_texts[message] = text
             self._authors[message] = author
+
+    def _show_part(self, event: MessagePart) -> None:
+        """Show code and its output; code that the model wrote into its text is there already."""
+        streamed = "".join(self._texts.get(event.message, ()))
+        self._with_code.add(event.message)
+        is_shown = event.message not in self._waiting_texts and event.text.strip() in streamed
+        if event.kind == "code_result" or not is_shown:
+            self._note(f"{_remark(event)}\n{indent(event.text.rstrip(), '  ')}", full=True)
 
     def _name(self, author: str) -> None:
         """End a message; if another agent than the speaker wrote it, name that agent below it."""
@@ -161,6 +174,8 @@ class TextScreen:
         while self._open is not None:
             self._end_line()
             self._close(self._open)
+        self._texts.clear()
+        self._with_code.clear()
 
     def _think(self, text: str) -> None:
         if self._thoughts:
@@ -168,8 +183,11 @@ class TextScreen:
             self._notes.print(f"[dim]{escape(printable(text))}[/]", end="")
             self._in_line = True
 
-    def _show_call(self, event: TurnEvent) -> None:
-        """Show a step of a call; progress at a terminal in place of the progress before it."""
+    def _show_step(self, event: TurnEvent) -> None:
+        """Show a step of a turn; progress at a terminal in place of the progress before it."""
+        if isinstance(event, MessagePart):
+            self._show_part(event)
+            return
         text = _remark(event)
         if not (isinstance(event, ToolProgress) and self._notes.is_terminal):
             self._note(text)
@@ -238,6 +256,11 @@ def _remark(event: TurnEvent) -> str:
             return f"… {event.name}: {event.current:g}{total}{text}"
         case ToolFinished():
             return f"← {event.name}: {_json(event.result)}"
+        case MessagePart(kind="code"):
+            return f"→ code{f' ({event.language})' if event.language else ''}"
+        case MessagePart():
+            failure = "" if event.outcome in (None, "ok") else f" ({event.outcome})"
+            return f"← output of the code{failure}"
         case AgentChanged():
             return f"{event.agent} continues"
         case Retrying():

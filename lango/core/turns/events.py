@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from typing import Any, ClassVar, Final, Literal
 
 from lango.core.causes import Cause
+from lango.core.messages.code_parts import Outcome, PartKind
 from lango.core.messages.streams import Usage
 from lango.core.values import JsonObject, storable_json, storable_text
 from lango.errors import LangoError
@@ -134,6 +135,22 @@ class MessageCompleted(Event):
     message: str
     author: str
     text: str
+    event: str | None = None  # the session event's id, if it differs from that of the deltas
+
+
+@dataclass(frozen=True, slots=True)
+class MessagePart(Event):
+    """Code that the model ran in a message, or the output of code."""
+
+    type: ClassVar[str] = "message.part"
+    message: str
+    author: str
+    part: int  # its place among the parts of the session's event
+    kind: PartKind
+    text: str
+    language: str | None = None
+    outcome: Outcome | None = None
+    truncated: bool = False
     event: str | None = None  # the session event's id, if it differs from that of the deltas
 
 
@@ -280,6 +297,7 @@ TurnEvent = (
     | MessageDelta
     | ReasoningDelta
     | MessageCompleted
+    | MessagePart
     | MessageReset
     | ToolStarted
     | ToolProgress

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import datetime
 from typing import Annotated, Any, Final, Literal, cast
 
@@ -11,6 +12,8 @@ from pydantic_core import PydanticCustomError
 
 from lango.core.fleet import FailedTurn, RegisteredWorker, WaitingTurn
 from lango.core.ids import MAX_ID_LENGTH, check_id
+from lango.core.messages.code_parts import MAX_SHOWN as MAX_PART
+from lango.core.messages.code_parts import Outcome, PartKind, stored_code_parts
 from lango.core.times import moment, moment_or_none
 from lango.core.turns.events import CredentialKind, CredentialRequest
 from lango.core.turns.positions import POSITION
@@ -190,6 +193,17 @@ class SessionPage(BaseModel):
         return cls(sessions=[Session.of(session) for session in page.items], next=page.next_cursor)
 
 
+class SessionMessagePart(BaseModel):
+    """Code that a model ran in a message, or the output of code."""
+
+    part: int = Field(description="Its place among the parts of the message.")
+    kind: PartKind
+    text: str = Field(description=f"Cut after {MAX_PART:,} characters.")
+    language: str | None = Field(description="Of code, if the model names it.")
+    outcome: Outcome | None = Field(description="Of output, if it is known.")
+    truncated: bool
+
+
 class SessionMessage(BaseModel):
     """One message of a session's history."""
 
@@ -200,6 +214,7 @@ class SessionMessage(BaseModel):
     author: str
     content: str
     tool_calls: list[dict[str, Any]]
+    parts: list[SessionMessagePart] = Field(description="Code and its output.")
     tokens: int
     at: datetime
 
@@ -215,6 +230,7 @@ class SessionMessage(BaseModel):
             author=stored.author,
             content=stored.content,
             tool_calls=calls,
+            parts=[SessionMessagePart(**asdict(part)) for part in stored_code_parts(stored.event)],
             tokens=stored.tokens,
             at=moment(stored.timestamp),
         )

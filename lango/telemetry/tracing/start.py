@@ -51,12 +51,15 @@ class TraceOptions:
         return bool(self.endpoint or any(map(os.environ.get, ENDPOINT_VARIABLES)))
 
 
-def start_tracing(options: TraceOptions) -> None:
-    """Turn traces on for this process, if the options say so and they are not on yet.
+def start_tracing(options: TraceOptions | None = None) -> None:
+    """Turn traces on for this process, if they have a receiver and are not on yet.
 
+    Without options, the standard variables of OpenTelemetry name the receiver. The commands of
+    lango call this; a process of your own calls it once, before its first turn. Raises
     MissingExtraError without the extra; ConfigError if another part of the process has set
     OpenTelemetry's tracer provider, of which there is one.
     """
+    options = options or TraceOptions()
     if not options.is_on or current.tracer() is not None:
         return
     if not is_installed(EXTRA):
@@ -76,8 +79,9 @@ def start_tracing(options: TraceOptions) -> None:
 
     if isinstance(trace.get_tracer_provider(), TracerProvider):
         raise ConfigError(
-            "Another part of this process has set OpenTelemetry's tracer provider. Remove it, or "
-            "`telemetry` from the settings and the variables OTEL_EXPORTER_OTLP_…ENDPOINT."
+            "Another part of this process has set OpenTelemetry's tracer provider. Remove it; or "
+            "`telemetry` from the settings, the variables OTEL_EXPORTER_OTLP_…ENDPOINT, and your "
+            "own call of start_tracing."
         )
     exporter = CleanExporter(
         _exporter(options), captures_content=options.capture_content, redact=redact

@@ -19,6 +19,7 @@ from lango.core.turns.events import (
     CredentialRequired,
     Event,
     MessageCompleted,
+    MessagePart,
     MessageReset,
     ToolFinished,
     ToolStarted,
@@ -30,6 +31,7 @@ from lango.store.turns.rows import Turn, user_event_id
 
 KNOWN_BY: Final[dict[str, str]] = {
     MessageCompleted.type: "message",
+    MessagePart.type: "message",
     ToolStarted.type: "call",
     ToolFinished.type: "call",
     ApprovalRequired.type: "approval",
@@ -90,6 +92,6 @@ def resets(
 
 def name_of(kind: str, data: JsonObject) -> tuple[str, str]:
     """The type and id that identify an event; a message's id is that of its session event."""
-    if kind == MessageCompleted.type and data.get("event"):
+    if kind in (MessageCompleted.type, MessagePart.type) and data.get("event"):
         return kind, str(data["event"])
     return kind, str(data.get(KNOWN_BY.get(kind, ""), ""))

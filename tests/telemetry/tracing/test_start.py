@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -70,6 +71,37 @@ def test_a_turn_without_them_imports_no_exporter(project: Project, traces: Recei
     said, imported = off.stdout.splitlines()
     assert (said, imported) == ("You said: hello", "[]")
     assert traces.spans == []
+
+
+_OWN = """\
+import asyncio
+import lango
+
+async def main(store):
+    async with lango.Agent(model="scripted:demo", store=store) as agent:
+        print(await agent.run_and_collect("hello"))
+
+lango.start_tracing()
+lango.start_tracing()
+asyncio.run(main("sqlite:///own.db"))
+"""
+
+
+def test_a_process_of_its_own_starts_them_by_the_variables(
+    tmp_path: Path, traces: Receiver
+) -> None:
+    for variables in ({}, {"OTEL_EXPORTER_OTLP_ENDPOINT": traces.url}):
+        ran = subprocess.run(
+            [sys.executable, "-c", _OWN],
+            cwd=tmp_path,
+            env={**os.environ, **variables},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert ran.stdout == "You said: hello\n", ran.stderr
+    spans = traces.wait_for(lambda spans: any(span.name == "turn" for span in spans))
+    assert len({span.trace for span in spans}) == 1
 
 
 def test_the_extra_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:

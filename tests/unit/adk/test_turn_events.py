@@ -7,7 +7,7 @@ from google.adk.events.event import Event, NodeInfo
 from google.genai import types
 
 from lango.adk.turn_events import LATER_TRY, TurnReader
-from lango.core.turns.events import MessageCompleted, MessageDelta
+from lango.core.turns.events import MessageCompleted, MessageDelta, MessagePart, MessageReset
 from lango.turns.log.replay import name_of
 
 NODE = "root@1/node@1"
@@ -95,3 +95,36 @@ def test_a_message_is_known_by_its_stored_event() -> None:
     completed = MessageCompleted("delta", "root", "It is 4.", event="whole")
     stored = MessageCompleted("whole", "root", "It is 4.")
     assert name_of(completed.type, completed.data()) == name_of(stored.type, stored.data())
+
+
+CODE = types.Part(
+    executable_code=types.ExecutableCode(code="print(4)", language=types.Language.PYTHON)
+)
+RAN = types.Part(
+    code_execution_result=types.CodeExecutionResult(outcome=types.Outcome.OUTCOME_OK, output="4")
+)
+
+
+def with_parts(*parts: types.Part, **fields: Any) -> Event:
+    return Event(author="root", content=types.Content(role="model", parts=[*parts]), **fields)
+
+
+def test_code_and_its_output_come_after_the_text_of_their_message() -> None:
+    """As Gemini's own code execution has it."""
+    whole = with_parts(types.Part(text="It is"), CODE, RAN, types.Part(text=" 4."), id="whole")
+    assert told(whole)[1] == [
+        MessageCompleted("whole", "root", "It is 4."),
+        MessagePart("whole", "root", 1, "code", "print(4)", "python"),
+        MessagePart("whole", "root", 2, "code_result", "4", outcome="ok"),
+    ]
+
+
+def test_a_message_of_code_alone_replaces_the_text_that_was_streamed_of_it() -> None:
+    streamed = said("```python", partial=True, id="delta")
+    _, events = told(streamed, with_parts(CODE, id="whole"))
+    assert events[1:] == [
+        MessagePart("delta", "root", 0, "code", "print(4)", "python", event="whole"),
+        MessageReset("delta"),
+    ]
+    _, [stored] = told(with_parts(CODE, id="whole"))
+    assert name_of(events[1].type, events[1].data()) == name_of(stored.type, stored.data())

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
+import httpx
 import pytest
 from google.adk.agents import LlmAgent
 from google.adk.agents.run_config import RunConfig
@@ -17,10 +19,10 @@ from google.genai import types
 
 from lango.adk.sessions.service import SessionServiceAdapter
 from lango.core.turns.events import Failed, error_data
-from lango.testing.wires import Call, Refusal, ScriptedAnswer, WireServer
+from lango.testing.wires import Broken, Call, Refusal, ScriptedAnswer, WireServer
 from lango.testing.wires.script import Trouble
 from tests.adk.runner.tools import look, ticket
-from tests.adk.runner.turns import once, runner_of
+from tests.adk.runner.turns import agent, call, once, runner_of
 
 CALLS = (Call("look", '{"number": 1}', "c1"), Call("ticket", '{"subject": "late"}', "c2"))
 RESULT = types.FunctionResponse(id="c2", name="ticket", response={"status": "closed"})
@@ -30,6 +32,8 @@ SAID = [
     types.UserContent("And now?"),
 ]
 USER, SESSION = "ann", "first"
+CLIENTS = ("httpx", "aiohttp")
+BRIEF = {"http_options": types.HttpOptions(timeout=300)}  # milliseconds
 
 
 @pytest.fixture
@@ -82,3 +86,63 @@ async def test_an_error_of_the_sdk_is_a_model_error(
     assert isinstance(end, Failed)
     assert error_data(end.error)["type"] == named
     assert type(end.error.__cause__).__module__.startswith("google.")
+
+
+@pytest.fixture(params=CLIENTS)
+def http_client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The HTTP client that google-genai uses: aiohttp if that is installed."""
+    if request.param == "httpx":
+        monkeypatch.setattr("google.genai._api_client.has_aiohttp", False)
+    return request.param
+
+
+async def error_of(model: Gemini) -> Exception:
+    end = (await once(runner_of(LlmAgent(name="root", model=model))))[-1]
+    assert isinstance(end, Failed)
+    return end.error
+
+
+def assert_named(error: Exception, named: str, library: str) -> None:
+    """A retryable model error, whose cause the log has as the HTTP client raised it."""
+    assert error_data(error)["type"] == named
+    assert error_data(error)["retryable"] is True
+    modules = {kind.__module__.partition(".")[0] for kind in type(error.__cause__).__mro__}
+    assert library in modules
+
+
+async def test_a_refused_connection_is_a_model_error(
+    http_client: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GOOGLE_API_KEY", "test-key")
+    with socket.socket() as closed:  # bound, and never listening
+        closed.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{closed.getsockname()[1]}"
+        monkeypatch.setenv("GOOGLE_GEMINI_BASE_URL", address)
+        error = await error_of(Gemini(model="gemini-2.5-flash"))
+    assert_named(error, "ModelUnavailableError", http_client)
+
+
+async def test_an_answer_that_is_cut_off_is_a_model_error(
+    http_client: str, gemini: WireServer
+) -> None:
+    gemini.say(Broken("cut"))
+    error = await error_of(Gemini(model="gemini-2.5-flash"))
+    assert_named(error, "ModelUnavailableError", http_client)
+
+
+async def test_a_silent_model_is_a_model_error(http_client: str, gemini: WireServer) -> None:
+    gemini.say(Broken("stall"))
+    error = await error_of(Gemini(model="gemini-2.5-flash", client_kwargs=BRIEF))
+    library = "httpx" if http_client == "httpx" else "builtins"  # TimeoutError
+    assert_named(error, "ModelTimeoutError", library)
+
+
+async def fetch() -> str:
+    """Fetch a page that cannot be reached."""
+    raise httpx.ConnectError("refused")
+
+
+async def test_a_tool_that_cannot_connect_is_an_error_of_the_agent_s_code() -> None:
+    end = (await once(runner_of(agent("root", call("fetch"), tools=[fetch]))))[-1]
+    assert isinstance(end, Failed)
+    assert isinstance(end.error, httpx.ConnectError)

@@ -62,6 +62,20 @@ TOLD: list[tuple[TurnEvent, str, dict[str, object]]] = [
             "agent": "payer",
         },
     ),
+    (
+        turns.MessagePart("m", "ann", 1, "code", "print(1)", "python", event="e"),
+        "message.part",
+        {
+            "message": "m",
+            "author": "ann",
+            "part": 1,
+            "kind": "code",
+            "text": "print(1)",
+            "language": "python",
+            "truncated": False,
+            "event": "e",
+        },
+    ),
     (turns.AgentChanged("helper"), "agent.changed", {"agent": "helper"}),
     (
         turns.CredentialRequired(

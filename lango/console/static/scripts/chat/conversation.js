@@ -4,7 +4,7 @@
  */
 
 import { el } from "../elements.js";
-import { MessageView, ToolView } from "./message_views.js";
+import { MessageView, PartView, ToolView } from "./message_views.js";
 import { TurnSection } from "./turn_views.js";
 
 /** ADK's internal calls, to ask a person or change agents: only their effects are shown. */
@@ -14,6 +14,7 @@ const TRANSFER = "transfer_to_agent";
 export class Conversation {
   node = el("div", { class: "conversation", role: "log", "aria-live": "off", "aria-label": "Conversation" });
   #messages = new Map();
+  #parts = new Map();
   #tools = new Map();
   #newestTools = new Map(); // by call id alone: the turn of an answer refers to it so
   #turns = new Map();
@@ -61,6 +62,17 @@ export class Conversation {
     return view;
   }
 
+  /** Let a message be known by the id that the history has of it; the view of its deltas goes if both are shown. */
+  storeAs(id, stored, section) {
+    const [streamed, known] = [this.#messages.get(id), this.#messages.get(stored)];
+    if (known && streamed && known !== streamed) section.drop(streamed.node, known.node);
+    const view = known ?? streamed;
+    if (view) {
+      this.#messages.set(id, view);
+      this.#messages.set(stored, view);
+    }
+  }
+
   /** The call of this id in a turn, created at its first mention. */
   tool(call, name, section) {
     const key = `${section.id} ${call}`;
@@ -74,6 +86,19 @@ export class Conversation {
     this.#newestTools.set(call, view);
     section.add(view.node);
     return view;
+  }
+
+  /** Code that a model ran, or its output; created at its first mention. */
+  part(message, part, section) {
+    const key = `${message} ${part.part} ${part.kind}`;
+    const known = this.#parts.get(key);
+    if (known) {
+      section.pass(known.node);
+      return;
+    }
+    const view = new PartView(part);
+    this.#parts.set(key, view);
+    section.add(view.node);
   }
 
   /** Show the result of a call. One that was delivered, or comes in a later turn than the call, is final. */
@@ -119,6 +144,7 @@ export class Conversation {
     if (message.content) {
       this.message(message.id, section, message.role, message.author).complete(message.content);
     }
+    for (const part of message.parts ?? []) this.part(message.id, part, section);
     for (const call of message.tool_calls) {
       if (call.name === TRANSFER && call.input) section.note(`Handed over to ${call.input.agent_name}`);
       else if (!INTERNAL.test(call.name)) this.#tellCall(call, section, message.author === "user");

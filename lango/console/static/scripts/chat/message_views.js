@@ -102,6 +102,17 @@ function previousAuthor(node) {
   return before?.dataset.author;
 }
 
+/** Code that a model ran, or the output of code. */
+export class PartView {
+  constructor({ kind, text, language, outcome, truncated }) {
+    const what = kind === "code" ? ["Code", language] : ["Output", outcome === "ok" ? null : outcome];
+    const label = what.filter(Boolean).join(" · ");
+    this.node = el("section", { class: "part", data: { kind, outcome: outcome ?? "" }, "aria-label": label },
+      el("p", { class: "label" }, label),
+      el("pre", { tabindex: "0" }, truncated ? `${text}…` : text));
+  }
+}
+
 /** A collapsed tool call, with its arguments and result. */
 export class ToolView {
   state = "running";

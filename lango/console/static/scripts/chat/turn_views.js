@@ -44,6 +44,13 @@ export class TurnSection {
     if (node.parentNode === this.#items && isLater) this.#newest = node;
   }
 
+  /** Remove an item that another one shows too. */
+  drop(node, other) {
+    this.pass(other);
+    if (this.#newest === node) this.#newest = other;
+    node.remove();
+  }
+
   /** Add a question to the user below all items, also those to come. */
   ask(node) {
     this.#items.append(node);
@@ -137,9 +144,11 @@ export class TurnReader {
     "message.delta": ({ message, text, author }) => {
       if (this.#message(message, author).add(text)) this.#announcer.hear(message, text);
     },
-    "message.completed": ({ message, text, author }) => {
+    "message.completed": ({ message, text, author, event: stored }) => {
+      if (stored) this.#conversation.storeAs(message, stored, this.#section);
       if (this.#message(message, author).complete(text)) this.#announcer.complete(message, text);
     },
+    "message.part": (part) => this.#conversation.part(part.event ?? part.message, part, this.#section),
     "message.reset": ({ message }) => {
       this.#message(message).reset();
       this.#announcer.drop(message);
