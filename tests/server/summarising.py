@@ -10,7 +10,7 @@ from google.adk.apps.app import App
 from google.adk.apps.llm_event_summarizer import LlmEventSummarizer
 
 from faults.turns.processes import arm, keep_log, run_until_stopped
-from faults.turns.workspace import Process, Workspace, process
+from faults.turns.workspace import TurnProcess, Workspace, turn_process
 from lango.adk.apps.compaction import Compaction, compaction
 from lango.adk.durable.run import DurableAgent
 from lango.adk.models.adapter import ModelAdapter
@@ -59,7 +59,7 @@ def app_of(name: str, options: Mapping[str, int]) -> App:
 
 
 def summarising_worker(
-    here: Process, tenant: str, model: ScriptedProvider | None = None, *, fact: str = ""
+    here: TurnProcess, tenant: str, model: ScriptedProvider | None = None, *, fact: str = ""
 ) -> TurnWorker:
     """A worker of the place's app; its summaries keep one more fact."""
     runner = AgentRunner(
@@ -82,11 +82,11 @@ def summarise(workspace: Workspace, options: dict[str, Any], ready: Event) -> No
 
 
 async def _summarise(workspace: Workspace, tenant: str, ready: Event) -> None:
-    async with process(workspace, dead_after=1.5) as here:
+    async with turn_process(workspace, dead_after=1.5) as here:
         await run_until_stopped(summarising_worker(here, tenant), ready, 5.0)
 
 
-async def check_summaries(here: Process, tenant: str, count: int) -> None:
+async def check_summaries(here: TurnProcess, tenant: str, count: int) -> None:
     """The app's session has this many summaries: each stored once, and charged once."""
     found = await here.store.page(tenant, here.workspace.app)
     (key,) = [session.key for session in found.items if session.message_count]

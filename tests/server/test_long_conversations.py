@@ -71,7 +71,7 @@ async def test_adk_s_client(adk: ServedApp) -> None:
     model = ScriptedProvider(rule=echo)
     ids: dict[str, Any] = {"app_name": adk.agent, "user_id": "ann", "session_id": "s1"}
     async with (
-        live(adk, summarising_worker(adk.here, adk.tenant, model)) as server,
+        live(adk, summarising_worker(adk.process, adk.tenant, model)) as server,
         AdkWebServerClient(f"{server.url}/adk", timeout=60.0) as client,
     ):
         await create(server)
@@ -85,13 +85,13 @@ async def test_adk_s_client(adk: ServedApp) -> None:
     assert [line for line in map(line_of, session.events) if line] == [
         line for number in range(TURNS) for line in (text(number), answer_to(number))
     ]
-    await check_summaries(adk.here, adk.tenant, TURNS // EVERY)
+    await check_summaries(adk.process, adk.tenant, TURNS // EVERY)
 
 
 @pytest.mark.parametrize("how", ASK)
 async def test_openai_s_client(how: str, small: ServedApp) -> None:
     model, messages = ScriptedProvider(rule=echo), list[dict[str, str]]()
-    worker = summarising_worker(small.here, small.tenant, model)
+    worker = summarising_worker(small.process, small.tenant, model)
     async with live(small, worker) as server, sdk(server) as client:
         for number in range(TURNS):
             messages.append(user(text(number)))
@@ -99,14 +99,14 @@ async def test_openai_s_client(how: str, small: ServedApp) -> None:
             assert answer == answer_to(number)
             messages.append(assistant(answer))
     check_request(model)
-    await check_summaries(small.here, small.tenant, TURNS // EVERY)
+    await check_summaries(small.process, small.tenant, TURNS // EVERY)
 
 
 async def test_an_edited_message_is_not_answered_with_a_summary_of_what_came_after_it(
     small: ServedApp,
 ) -> None:
     model, messages = ScriptedProvider(rule=echo), list[dict[str, str]]()
-    worker = summarising_worker(small.here, small.tenant, model, fact=text(EVERY + 2))
+    worker = summarising_worker(small.process, small.tenant, model, fact=text(EVERY + 2))
     async with live(small, worker) as server, sdk(server) as client:
         for number in range(2 * EVERY + 1):
             messages += [user(text(number)), assistant(answer_to(number))]
@@ -167,7 +167,7 @@ async def stream_openai(server: Live, number: int) -> str:
 async def test_a_worker_that_is_killed_while_it_summarises(
     ask: Callable[[Live, int], Awaitable[str]], point: str, adk_served: ServedApp
 ) -> None:
-    workspace, tenant = adk_served.here.workspace, adk_served.tenant
+    workspace, tenant = adk_served.process.workspace, adk_served.tenant
     with ExitStack() as ending:
 
         def start(**options: Any) -> WorkerProcess:
@@ -187,4 +187,4 @@ async def test_a_worker_that_is_killed_while_it_summarises(
             await asyncio.to_thread(start)
             assert await asking == answer_to(EVERY - 1)
             assert await ask(server, EVERY) == answer_to(EVERY)
-    await check_summaries(adk_served.here, tenant, 1)
+    await check_summaries(adk_served.process, tenant, 1)
