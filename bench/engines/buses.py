@@ -55,6 +55,7 @@ class Words:
 
     fingerprint = "words"
     remembers = False
+    embedder = None
 
     def __init__(self, seconds: float) -> None:
         self._words = int(seconds * _WORDS_PER_SECOND)

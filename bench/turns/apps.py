@@ -87,6 +87,7 @@ class Nothing:
 
     fingerprint = "nothing"
     remembers = False
+    embedder = None
 
     def __init__(self, store: SqlSessionStore, notes: Notes) -> None:
         del store
@@ -109,6 +110,7 @@ class Streaming:
 
     fingerprint = "streaming"
     remembers = False
+    embedder = None
 
     def __init__(self, store: SqlSessionStore, notes: Notes) -> None:
         del store

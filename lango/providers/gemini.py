@@ -329,11 +329,10 @@ class GeminiProvider(SdkProvider["Client", "GenerateContentResponse"]):
 
     async def embed(self, model: str, texts: Sequence[str]) -> list[list[float]]:
         """The vectors of texts, in their order."""
-
         contents: list[Any] = [{"parts": [{"text": text}]} for text in texts]
 
         async def request(client: Client) -> list[list[float]]:
-            answer = await client.aio.models.embed_content(model=model, contents=contents)
+            answer = await self._resource(client).embed_content(model=model, contents=contents)
             return [list(embedding.values or ()) for embedding in answer.embeddings or ()]
 
         return await self._requested(request)
