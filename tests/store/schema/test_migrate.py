@@ -46,13 +46,17 @@ def _own_place(store_url: str, folder: Path, schema: str) -> tuple[str, str | No
 
 
 def _compare(connection: sa.Connection) -> list[Any]:
-    options = {
+    def is_made_here(item: Any, *_: Any) -> bool:
+        """Leave out on SQLite an index of PostgreSQL alone."""
+        return connection.dialect.name == "postgresql" or item.name != "memories_embedding_ix"
+
+    options: dict[str, Any] = {
         "version_table": migrate.VERSION_TABLE,
         "compare_type": True,
         # On SQLite Alembic takes '' and '' for different; the test below compares its defaults.
         "compare_server_default": connection.dialect.name == "postgresql",
         "include_name": _is_compared,
-        "include_object": lambda item, *_: _is_made_here(item, connection),
+        "include_object": is_made_here,
     }
     context = MigrationContext.configure(connection, opts=options)
     with warnings.catch_warnings():  # on SQLite Alembic cannot read an index of PostgreSQL alone
@@ -63,11 +67,6 @@ def _compare(connection: sa.Connection) -> list[Any]:
 def _is_compared(name: str | None, kind: str, _: Any) -> bool:
     """Leave out SQLite's word index and the tables it is made of: the test below compares it."""
     return kind != "table" or not str(name).startswith("memory_words")
-
-
-def _is_made_here(item: Any, connection: sa.Connection) -> bool:
-    """Leave out on SQLite an index of PostgreSQL alone."""
-    return connection.dialect.name == "postgresql" or item.name != "memories_embedding_ix"
 
 
 async def test_migrations_make_the_tables_we_use(store_url: str) -> None:

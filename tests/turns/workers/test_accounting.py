@@ -163,6 +163,7 @@ class Leaking:
 
     fingerprint = "leaking"
     remembers = False
+    embedder = None
 
     def __init__(self) -> None:
         self.closing = asyncio.Event()

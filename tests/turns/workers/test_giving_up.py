@@ -225,6 +225,7 @@ class _Odd:
 
     fingerprint = "odd"
     remembers = False
+    embedder = None
 
     def __init__(self, *faults: Exception) -> None:
         self.faults = list(faults)

@@ -131,6 +131,7 @@ class Stuck:
 
     fingerprint = "stuck"
     remembers = False
+    embedder = None
 
     async def run(
         self, claim: Claim, *, abort: asyncio.Event, publish: Publish
