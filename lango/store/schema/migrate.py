@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 carried: Revisions = OURS
 """The migrations of this process; a test may replace them by those of a newer version."""
-_HOW: Final = "Run `lango db upgrade --url …`."
+_HOW: Final = "Run `lango db upgrade`, with the `--config` or `--url` of this database."
 _TOO_OLD: Final = (
     "from before lango's first release, and cannot be upgraded. Use a new database; to keep "
     "sessions, run `lango sessions export` with the lango that made them, then `lango sessions "
