@@ -125,6 +125,8 @@ def _run(guarantee: Guarantee, databases: Databases, arguments: argparse.Namespa
             figures=outcome.figures,
             seconds=round(time.monotonic() - began, 1),
             failures=outcome.failures,
+            engine=arguments.engine,
+            bus=arguments.bus,
         )
         results.append(result, path)
     return not outcome.failures

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from faults.harness import Part
+from lango.turns.engine.choose import DATABASE
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 RESULTS: Final = ROOT / "docs" / "reliability-results.jsonl"
@@ -44,6 +45,14 @@ class Result:
     figures: list[str]
     seconds: float | None
     failures: list[str] = field(default_factory=list[str])
+    engine: str = DATABASE
+    bus: str = DATABASE
+
+    @property
+    def title(self) -> str:
+        """The row, and the engine and the bus if they are not the database."""
+        carriers = [each for each in (self.engine, self.bus) if each != DATABASE]
+        return f"{self.row} on {' and '.join(carriers)}" if carriers else self.row
 
     @property
     def slice(self) -> Part:
@@ -72,10 +81,13 @@ def _git(*arguments: str) -> str:
 
 
 def append(result: Result, path: Path = RESULTS) -> None:
-    """Add a line to the file; failures that do not fit are left out."""
+    """Add a line to the file, without defaults; failures that do not fit are left out."""
     line = asdict(result) | {"failures": result.failures[:_MOST_FAILURES]}
     if not result.failures:
         del line["failures"]
+    for carrier in ("engine", "bus"):
+        if line[carrier] == DATABASE:
+            del line[carrier]
     with path.open("a", encoding="utf-8") as file:
         file.write(json.dumps(line, ensure_ascii=False) + "\n")
 
@@ -87,7 +99,7 @@ def read(path: Path = RESULTS) -> list[Result]:
 
 
 def full_runs(results: Iterable[Result], full: dict[str, int]) -> dict[str, list[Result]]:
-    """The last run of each row that was full, as its slices in order.
+    """The last run of each row that was full, on each engine and bus, as its slices in order.
 
     All slices have the row's full count, one seed and one commit without further changes. Where a
     slice was run twice, the later one counts.
@@ -97,29 +109,33 @@ def full_runs(results: Iterable[Result], full: dict[str, int]) -> dict[str, list
     for result in results:
         if full.get(result.row) != result.count or (result.commit or "").endswith(_CHANGED):
             continue
-        run = (result.row, result.seed, result.commit, result.slice.total)
+        run = (result.title, result.seed, result.commit, result.slice.total)
         found = slices.setdefault(run, {})
         found[result.slice.number] = result
         if len(found) == result.slice.total:
-            last[result.row] = [found[number] for number in sorted(found)]
-    return {row: last[row] for row in full if row in last}
+            last[result.title] = [found[number] for number in sorted(found)]
+    order = list(full)
+    return dict(sorted(last.items(), key=lambda run: (order.index(run[1][0].row), run[0])))
 
 
 def table(results: Iterable[Result], full: dict[str, int]) -> str:
     """The table of the last full runs, in the order of the rows."""
     runs = full_runs(results, full)
-    return "\n".join([*_HEAD, *(_line(row, run) for row, run in runs.items())])
+    return "\n".join([*_HEAD, *(_line(title, run) for title, run in runs.items())])
 
 
-def _line(row: str, run: Sequence[Result]) -> str:
+def _line(title: str, run: Sequence[Result]) -> str:
     first = run[0]
-    command = f"python -m faults --only {row}"
+    command = f"python -m faults --only {first.row}"
+    for option, carrier in (("engine", first.engine), ("bus", first.bus)):
+        if carrier != DATABASE:
+            command += f" --{option} {carrier}"
     if first.seed is not None:
         command += f" --seed {first.seed}"
     parts = f", {len(run)} parts" if len(run) > 1 else ""
     dates = sorted({result.date for result in run})
     on = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
-    cells = (row, f"`{command}`{parts}", on, first.commit or "", _outcome(run))
+    cells = (title, f"`{command}`{parts}", on, first.commit or "", _outcome(run))
     return "| " + " | ".join(cells) + " |"
 
 

@@ -109,8 +109,16 @@ def test_a_run_is_full_when_all_its_parts_are_there() -> None:
 
 @pytest.mark.parametrize(
     "other",
-    [{"seed": 8}, {"commit": "abc1235"}, {"count": 50}, {"part": "2/3"}, {"commit": "abc1234+"}],
-    ids=["seed", "commit", "count", "number of parts", "changes in no commit"],
+    [
+        {"seed": 8},
+        {"commit": "abc1235"},
+        {"count": 50},
+        {"part": "2/3"},
+        {"commit": "abc1234+"},
+        {"engine": "temporal"},
+        {"bus": "nats"},
+    ],
+    ids=["seed", "commit", "count", "number of parts", "changes in no commit", "engine", "bus"],
 )
 def test_parts_of_another_run_do_not_count(other: dict[str, str]) -> None:
     first, second = sliced(1, 2)
@@ -123,6 +131,32 @@ def test_the_table_gives_ranges_of_parts() -> None:
     result = "in each part 50–1,050 turns, the slowest 0.9–2.1 s; more: ok"
     command = "`python -m faults --only ROW --seed 7`, 2 parts"
     assert written == f"| ROW | {command} | 2026-01-02 | abc1234 | {result} |"
+
+
+def test_each_engine_and_bus_has_a_line_of_its_own() -> None:
+    on_temporal = replace(LINE, engine="temporal", bus="nats", seed=8)
+    written = results.table([on_temporal, LINE], {ROW: 100}).splitlines()[-2:]
+    assert written[0].startswith("| ROW | `python -m faults --only ROW --seed 7` |")
+    command = "`python -m faults --only ROW --engine temporal --bus nats --seed 8`"
+    assert written[1].startswith(f"| ROW on temporal and nats | {command} |")
+
+
+def test_a_line_names_the_engine_and_the_bus(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "results.jsonl"
+    for result in (LINE, replace(LINE, engine="temporal"), replace(LINE, bus="redis")):
+        results.append(result, path)
+    assert [(each.engine, each.bus) for each in results.read(path)] == [
+        ("database", "database"),
+        ("temporal", "database"),
+        ("database", "redis"),
+    ]
+    assert "engine" not in path.read_text().splitlines()[0]
+    monkeypatch.setattr(command, "ON_CARRIERS", (ROW,))
+    monkeypatch.setitem(GUARANTEES, ROW, row())
+    assert command.main(["--only", ROW, "--bus", "redis", "--results", str(path)]) == 0
+    assert results.read(path)[-1].bus == "redis"
 
 
 def test_the_table_names_a_failed_run() -> None:
