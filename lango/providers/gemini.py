@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import re
 from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping, Sequence
@@ -29,7 +28,6 @@ from lango.providers.shared.names import ToolNames
 from lango.providers.shared.opaque import own
 from lango.providers.shared.schemas import tool_parameters
 from lango.providers.shared.sdk import SdkProvider
-from lango.providers.shared.warming import build_models
 
 if TYPE_CHECKING:
     from google.genai import Client
@@ -337,11 +335,6 @@ class GeminiProvider(SdkProvider["Client", "GenerateContentResponse"]):
 
         return await self._requested(request)
 
-    async def warm_up(self) -> None:
-        """Also build the classes of the chunks, which the SDK defers to the first answer."""
-        await super().warm_up()
-        await asyncio.to_thread(_build_chunks)
-
     def _decoder(self, request: ModelRequest) -> StreamDecoder:
         return StreamDecoder(request, provider=self._name)
 
@@ -356,12 +349,6 @@ class GeminiProvider(SdkProvider["Client", "GenerateContentResponse"]):
 
     async def _close_client(self, client: Client) -> None:
         await client.aio.aclose()
-
-
-def _build_chunks() -> None:
-    from google.genai.types import GenerateContentResponse
-
-    build_models(GenerateContentResponse)
 
 
 def explain(error: Exception) -> ModelError | None:

@@ -16,7 +16,6 @@ from lango.providers.anthropic import AnthropicProvider
 from lango.providers.openai_chat import OpenAIChatProvider
 from lango.providers.policy.retry import Fallback, Policy, PolicyProvider
 from lango.providers.scripted import ScriptedProvider
-from lango.providers.shared.warming import build_models
 from lango.testing.wires import WIRES, Refusal, ScriptedAnswer, WireServer, provider_of
 from tests.providers.conversation import ask, say, text_of
 
@@ -153,8 +152,3 @@ async def test_what_cannot_work_is_known_when_warming_up(monkeypatch: pytest.Mon
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     with pytest.raises(AuthenticationError, match="OPENAI_API_KEY"):
         await ModelAdapter("scripted:demo", fallbacks=["openai:gpt-5"]).warm_up()
-
-
-@pytest.mark.parametrize("kind", [types.GenerateContentResponse, list[int], None])
-def test_every_class_of_a_stream_is_built(kind: Any) -> None:
-    assert (build_models(kind) > 20) == (kind is types.GenerateContentResponse)
