@@ -51,11 +51,11 @@ async def main(*, quick: bool) -> int:
     with tempfile.TemporaryDirectory(prefix="lango-") as folder:
         async with own_database() as postgres, chromium() as browser:
             for name, url in (("PostgreSQL", postgres), ("SQLite", f"sqlite:///{folder}/crowd.db")):
-                place = Path(folder) / name
-                place.mkdir()
+                subfolder = Path(folder) / name
+                subfolder.mkdir()
                 await upgrade(url)
                 await fill(url, sessions=SESSIONS, messages=MESSAGES)
-                with staged(place, url) as stage:
+                with staged(subfolder, url) as stage:
                     slowest = max(slowest, await _measure(name, browser, stage, rounds))
     outcome = "met" if slowest <= TARGET else "missed"
     print(f"console: the slowest page is shown after {slowest:.0f} ms (median); {outcome}")

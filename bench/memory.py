@@ -96,12 +96,12 @@ near as (
     order by pk desc limit {NEWEST}
   ) as newest order by distance, pk desc limit {NEAREST}
 ),
-places as (
-  select pk, row_number() over (order by score desc, pk desc) as place from scored
-  union all select pk, row_number() over (order by distance, pk desc) as place from near
+ranks as (
+  select pk, row_number() over (order by score desc, pk desc) as rank from scored
+  union all select pk, row_number() over (order by distance, pk desc) as rank from near
 ),
 best as (
-  select pk, sum(1 / cast(60 + place as double precision)) as score from places
+  select pk, sum(1 / cast(60 + rank as double precision)) as score from ranks
   group by pk order by score desc, pk desc limit {_LIMIT}
 )
 select m.pk, m.session_id, m.event_id, m.author, m.role, m.timestamp,
@@ -305,13 +305,13 @@ async def main(*, quick: bool) -> int:
         _pgvector(size) as on_pgvector,
         _sqlite(size) as on_sqlite,
     ):
-        places = {
+        databases = {
             "PostgreSQL": on_postgres,
             "PostgreSQL, with embeddings": on_pgvector,
             "SQLite": on_sqlite,
         }
         measures = [
             partial(settle, partial(_measure, name, searches, size), MIN_ROUNDS)
-            for name, searches in places.items()
+            for name, searches in databases.items()
         ]
         return await run("memory", measures, _MOST)

@@ -49,14 +49,14 @@ def on_both_databases(
 ) -> Outcome:
     """Call `on_one` with each database's URL, its number of runs, and the seed."""
     outcome = Outcome()
-    for place, url in run.databases.each().items():
+    for database, url in run.databases.each().items():
         try:
-            on_one(url, runs[place], run.seed)
+            on_one(url, runs[database], run.seed)
         except Exception as error:  # noqa: BLE001 - any error goes into the report
             print("\n".join(getattr(error, "__notes__", [])))  # the steps that lead there
             last = traceback.extract_tb(error.__traceback__)[-1]
             where = f"{last.name}, line {last.lineno}"
-            outcome.fail(f"{place}: {type(error).__name__} in {where}: {error!s:.500}")
-        outcome.note(f"{runs[place]} runs on {place}")
+            outcome.fail(f"{database}: {type(error).__name__} in {where}: {error!s:.500}")
+        outcome.note(f"{runs[database]} runs on {database}")
     outcome.note(f"up to {steps} steps each")
     return outcome

@@ -493,17 +493,17 @@ SAMPLES: Final = (
 
 
 @contextmanager
-def served(sample: Sample, folder: Path, place: Path, *, kills: bool) -> Generator[Talk]:
+def served(sample: Sample, folder: Path, workspace: Path, *, kills: bool) -> Generator[Talk]:
     """A sample behind `lango serve`, with a store of its own."""
     stall_at = sample.stall_at if kills else None
     with ExitStack() as stack, Model(sample.replies, stall_at) as model:
         if sample.beside is not None:
             stack.enter_context(_listening(sample.beside(folder), sample.port))
         app = f"  {sample.app}:\n    load: {folder}\n    {sample.settings}\n"
-        (place / "lango.yaml").write_text(
+        (workspace / "lango.yaml").write_text(
             f"apps:\n{app}store:\n  url: sqlite:///samples.db\nserver:\n  adk_routes: /adk\n"
         )
-        yield stack.enter_context(Talk(place, sample, model, kills, _environment(model)))
+        yield stack.enter_context(Talk(workspace, sample, model, kills, _environment(model)))
         require(not model.server.refused, model.server.refused)
 
 
@@ -539,10 +539,10 @@ def _listening(command: list[str], port: int) -> Generator[None]:
 
 def tried(sample: Sample, folder: Path, *, kills: bool) -> str:
     """What a sample did: `yes`, or what happened instead."""
-    with tempfile.TemporaryDirectory() as place:
+    with tempfile.TemporaryDirectory() as workspace:
         talk = None
         try:
-            with served(sample, folder, Path(place), kills=kills) as talk:
+            with served(sample, folder, Path(workspace), kills=kills) as talk:
                 sample.talk(talk)
                 resumed = [talk.ask("GET", f"/v1/turns/{turn}") for turn in talk.killed]
                 require(all(turn["attempts"] == 2 for turn in resumed), resumed)
@@ -556,10 +556,10 @@ def tried(sample: Sample, folder: Path, *, kills: bool) -> str:
 
 def diagnosis(folder: Path) -> str:
     """What `lango doctor` says about a sample."""
-    with tempfile.TemporaryDirectory() as place:
+    with tempfile.TemporaryDirectory() as workspace:
         url = ("--url", "sqlite:///samples.db", "--no-models")
         environment = {"GOOGLE_API_KEY": "test-key"}
-        said = lango(Path(place), "doctor", str(folder), *url, environment=environment).stdout
+        said = lango(Path(workspace), "doctor", str(folder), *url, environment=environment).stdout
     [line] = [line for line in said.splitlines() if "resumable" in line] or ["? ?"]
     return line.partition(f"of {folder} ")[2]
 

@@ -244,8 +244,8 @@ def dashboard() -> dict[str, Any]:
 
 
 def _panel(number: int, kind: str, title: str, w: int, h: int, x: int, y: int) -> dict[str, Any]:
-    place = {"w": w, "h": h, "x": x, "y": y}
-    return {"id": number + 1, "type": kind, "title": title, "gridPos": place}
+    grid_position = {"w": w, "h": h, "x": x, "y": y}
+    return {"id": number + 1, "type": kind, "title": title, "gridPos": grid_position}
 
 
 def _drawing(unit: str, queries: tuple[tuple[str, str], ...]) -> dict[str, Any]:
@@ -258,12 +258,12 @@ def _drawing(unit: str, queries: tuple[tuple[str, str], ...]) -> dict[str, Any]:
         },
         "targets": [
             {
-                "refId": chr(ord("A") + place),
+                "refId": chr(ord("A") + index),
                 "datasource": _SOURCE,
                 "expr": query,
                 "legendFormat": legend,
             }
-            for place, (query, legend) in enumerate(queries)
+            for index, (query, legend) in enumerate(queries)
         ],
     }
 

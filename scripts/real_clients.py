@@ -192,12 +192,12 @@ def main() -> None:
     """Try every client, or those that are named."""
     chosen = [one for one in CLIENTS if one.package in sys.argv[1:] or not sys.argv[1:]]
     if OPEN_WEBUI in sys.argv[1:] or not sys.argv[1:]:
-        with tempfile.TemporaryDirectory() as place:
-            print(recognised(Path(place)), flush=True)
+        with tempfile.TemporaryDirectory() as workspace:
+            print(recognised(Path(workspace)), flush=True)
     if not chosen:
         return
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
+    with tempfile.TemporaryDirectory() as workspace:
+        folder = Path(workspace)
         lango(folder, "init", ".")
         key = lango(folder, "keys", "create", "--user", "ann").stdout.strip()
         with Running(folder, "serve", "--port", "0") as server:

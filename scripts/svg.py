@@ -65,14 +65,14 @@ def text(x: float, y: float, words: str, kind: str = "", anchor: str = "middle")
 
 
 def box(
-    place: tuple[float, float, float, float],
+    bounds: tuple[float, float, float, float],
     title: str,
     notes: Sequence[str] = (),
     kind: str = "box",
     data: Mapping[str, str] | None = None,
 ) -> str:
     """A box at (x, y, width, height) with a title and smaller lines below it, all centred."""
-    x, y, width, height = place
+    x, y, width, height = bounds
     middle, step = x + width / 2, 17
     first = y + height / 2 + 5 - step * len(notes) / 2
     rectangle = (
@@ -83,9 +83,9 @@ def box(
     return "\n".join([rectangle, text(middle, first, title, "title"), *below])
 
 
-def group(place: tuple[float, float, float, float], title: str) -> str:
+def group(bounds: tuple[float, float, float, float], title: str) -> str:
     """A dashed frame with its title at the top left."""
-    x, y, width, height = place
+    x, y, width, height = bounds
     frame = (
         f'<rect class="group" x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="9"/>'
     )
@@ -99,7 +99,7 @@ def arrow(
     both: bool = False,
     data: Mapping[str, str] | None = None,
 ) -> str:
-    """A line through these points with a head at its end, and a label at a place of its own."""
+    """A line through these points with a head at its end, and a label at a position of its own."""
     path = "M" + " L".join(f"{x:g} {y:g}" for x, y in points)
     start = ' marker-start="url(#head)"' if both else ""
     line = f'<path class="line" d="{path}"{start} marker-end="url(#head)"{_attributes(data)}/>'

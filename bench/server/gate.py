@@ -47,9 +47,9 @@ class Gate:
         message = request.messages[-1].content
         if message == WAIT:
             self._waiting += 1
-            place = self._waiting
+            position = self._waiting
             await self._open.wait()
-            await asyncio.sleep(place * self._every)
+            await asyncio.sleep(position * self._every)
         elif message in (OPEN, OPEN_ONE_BY_ONE):
             self._every = ANSWERS_EVERY if message == OPEN_ONE_BY_ONE else 0.0
             self._open.set()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from bench.store.contenders import Fill, ServiceWriter
 
 # Rows as the store itself wrote them, copied from a template: every column but these. A session
-# is new but for its names; a message gets a place, an id, and a turn of two messages.
+# is new but for its names; a message gets a sequence number, an id, and a turn of two messages.
 _NEW_SESSION: Final = {
     "id": "gen_random_uuid()::text",
     "public_id": "gen_random_uuid()::text",

@@ -140,10 +140,10 @@ async def _compare(small: FilledDatabase, large: FilledDatabase, rounds: int) ->
     """Measure both databases in the same rounds, so that noise affects both ratios alike."""
     samples = await interleave(
         {
-            (what, place, who): getattr(getattr(place, who), what)
-            for what in TARGETS
-            for place in (small, large)
-            for who in ("bare", "ours")
+            (operation, database, contender): getattr(getattr(database, contender), operation)
+            for operation in TARGETS
+            for database in (small, large)
+            for contender in ("bare", "ours")
         },
         rounds,
     )
@@ -153,13 +153,16 @@ async def _compare(small: FilledDatabase, large: FilledDatabase, rounds: int) ->
         ("operation", "bare µs", "lango µs", "× bare"),
     )
     findings: list[Finding] = []
-    for what, target in TARGETS.items():
+    for operation, target in TARGETS.items():
         ratios: list[list[float]] = []
-        for place in (small, large):
-            base, own = wall(samples[what, place, "bare"]), wall(samples[what, place, "ours"])
+        for database in (small, large):
+            base, own = (
+                wall(samples[operation, database, "bare"]),
+                wall(samples[operation, database, "ours"]),
+            )
             ratios.append(divide(own, base))
             times = micros(median(base)), micros(median(own))
-            table.add(f"{what}, {place.size}", *times, estimate(ratios[-1]))
+            table.add(f"{operation}, {database.size}", *times, estimate(ratios[-1]))
         findings.append(Finding(target, estimate(divide(ratios[1], ratios[0]))))
     return Result([table], findings)
 

@@ -51,7 +51,7 @@ async def submit_steadily(
     The sessions take turns. A submit that is late is made up for: the rate is that of the arrivals,
     whatever the database does.
     """
-    places, failures = asyncio.Semaphore(_SUBMITS), 0
+    slots, failures = asyncio.Semaphore(_SUBMITS), 0
     turns, names = round(rate * seconds), cycle(sessions)
     began = time.monotonic()
 
@@ -63,12 +63,12 @@ async def submit_steadily(
             failures += 1
             print(f"A turn was not accepted: {error!r}", flush=True)
         finally:
-            places.release()
+            slots.release()
 
     async with asyncio.TaskGroup() as group:
         for number in range(turns):
             await asyncio.sleep(began + number / rate - time.monotonic())
-            await places.acquire()
+            await slots.acquire()
             group.create_task(submit(next(names)))
     return turns - failures, failures
 

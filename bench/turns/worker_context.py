@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 MESSAGE: Final = text(APPENDED_BYTES)
 
-# Turns as the service itself wrote one, but for their names and places.
+# Turns as the service itself wrote one, but for their names and queue positions.
 _NEW_TURN: Final = {
     "session_pk": "s.pk",
     "number": "l.number + n",

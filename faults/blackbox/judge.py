@@ -111,8 +111,8 @@ def _neighbours(case: Case) -> Iterator[tuple[Row, Row]]:
         by_session[ack["sid"]].append(ack)
     for acks in by_session.values():
         acks.sort(key=lambda ack: ack["t"])
-        for place, ack in enumerate(acks):
-            for other in acks[place + 1 :]:
+        for index, ack in enumerate(acks):
+            for other in acks[index + 1 :]:
                 yield ack, other
 
 
@@ -261,7 +261,7 @@ def logs_are_whole(case: Case) -> Iterator[str]:
         log = sorted(logs[row["session_pk"], row["number"]], key=lambda event: int(event["number"]))
         if [event["number"] for event in log] != list(range(1, row["last_event"] + 1)):
             yield f"the log of {row['id']} has a gap or a repeat"
-        ends = [place for place, event in enumerate(log) if event["type"] in ENDS]
+        ends = [index for index, event in enumerate(log) if event["type"] in ENDS]
         if row["ended"] is not None and ends != [len(log) - 1]:
             yield f"the log of {row['id']} does not end once"
 

@@ -85,12 +85,12 @@ class Cluster:
 
 
 @contextmanager
-def own_cluster(place: Path | None = None, *, programs: Path | None = None) -> Generator[Cluster]:
-    """A PostgreSQL server for the caller alone; its data is in a temporary folder of `place`.
+def own_cluster(parent: Path | None = None, *, programs: Path | None = None) -> Generator[Cluster]:
+    """A PostgreSQL server for the caller alone; its data is in a temporary folder below `parent`.
 
     `programs` is the folder of PostgreSQL's programs (default: the newest that is installed).
     """
-    with _new_cluster(place, programs) as cluster:
+    with _new_cluster(parent, programs) as cluster:
         cluster.start()
         yield cluster
 
@@ -105,10 +105,10 @@ def own_pair() -> Generator[tuple[Cluster, Cluster]]:
 
 
 @contextmanager
-def _new_cluster(place: Path | None = None, programs: Path | None = None) -> Generator[Cluster]:
+def _new_cluster(parent: Path | None = None, programs: Path | None = None) -> Generator[Cluster]:
     """A server that is not created yet; it is stopped at the end."""
     programs = programs or _programs()
-    with tempfile.TemporaryDirectory(prefix="lango-", dir=place) as folder:
+    with tempfile.TemporaryDirectory(prefix="lango-", dir=parent) as folder:
         if os.geteuid() == 0:
             shutil.chown(folder, _OWNER)
         cluster = Cluster(programs, Path(folder), free_port())

@@ -66,10 +66,11 @@ class QueueClient:
 
     async def rows(self, tenants: list[str]) -> Rows:
         """The rows of some tenants."""
-        places = (sessions.c.pk, sessions.c.epoch.label("now"), sessions.c.owner)
+        session_columns = (sessions.c.pk, sessions.c.epoch.label("now"), sessions.c.owner)
         joined = sessions.outerjoin(turns, turns.c.session_pk == sessions.c.pk)
         columns = ("id", "state", "number", "attempts", "cancel_requested", "last_event", "ready")
-        statement = sa.select(*places, *(turns.c[name] for name in columns)).select_from(joined)
+        turn_columns = (turns.c[name] for name in columns)
+        statement = sa.select(*session_columns, *turn_columns).select_from(joined)
         statement = statement.where(sessions.c.tenant.in_(tenants)).order_by(turns.c.queue_position)
         found = Rows({}, {}, {}, {}, set())
         async with self.sessions.database.snapshot() as connection:

@@ -271,9 +271,9 @@ class Turns(Submitting):
     def _use_tool(self, dice: Random, held: HeldClaim, *, finish: bool) -> None:
         idempotent, call = dice.choice([True, False]), dice.choice(CALLS)
         run = ToolRun(held.turn.invocation, call, "tool", {}, idempotent)
-        ledger, place = held.session.ledger, (held.turn.invocation, call)
+        ledger, key = held.session.ledger, (held.turn.invocation, call)
         client = self.client(dice)
-        if finish and place not in ledger:
+        if finish and key not in ledger:
             return
         try:
             if finish:
@@ -286,12 +286,12 @@ class Turns(Submitting):
             return
         assert held.good
         if finish:
-            if ledger[place] is None:
-                ledger[place] = Finished(self.events, {"n": 1})
+            if ledger[key] is None:
+                ledger[key] = Finished(self.events, {"n": 1})
             return
         repeated = "run" if idempotent else "unknown"
-        assert verdict == ((ledger[place] or repeated) if place in ledger else "run")
-        ledger.setdefault(place, None)
+        assert verdict == ((ledger[key] or repeated) if key in ledger else "run")
+        ledger.setdefault(key, None)
 
     # --- what always holds ------------------------------------------------------------------
 

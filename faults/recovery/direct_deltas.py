@@ -142,10 +142,10 @@ def comparable(events: Sequence[TurnEvent], *, side_by_side: bool) -> list[Any]:
 def _join(joined: list[TurnEvent], event: TurnEvent) -> None:
     """Add an event; a delta is added to the text of its message."""
     if isinstance(event, MessageDelta | ReasoningDelta):
-        for place, last in enumerate(joined):
+        for index, last in enumerate(joined):
             is_delta = isinstance(last, MessageDelta | ReasoningDelta)
             if is_delta and (last.type, last.message) == (event.type, event.message):
-                joined[place] = replace(last, text=last.text + event.text)
+                joined[index] = replace(last, text=last.text + event.text)
                 return
     joined.append(event)
 

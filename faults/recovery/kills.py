@@ -61,8 +61,8 @@ def run_sweeps(run: Run, shapes: list[str], check: Check | None = None) -> Outco
         for task, report in zip(tasks, pool.map(_sweep, tasks), strict=True):
             _add(total, report)
             for wrong in report.wrong:
-                place = f"{task.shape} on {task.database}, seed {task.seed}"
-                outcome.fail(f"{place}: {wrong}")
+                trial = f"{task.shape} on {task.database}, seed {task.seed}"
+                outcome.fail(f"{trial}: {wrong}")
             for wrong in check(task.shape, report) if check else ():
                 outcome.fail(f"{task.shape} on {task.database}, without kills: {wrong}")
     kinds = len(total.killed_at)

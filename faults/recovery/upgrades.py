@@ -56,13 +56,13 @@ def _changed(drawn: random.Random) -> str:
     names = list(_OLD)
     for _ in range(drawn.randint(1, 2)):
         change = drawn.choice(("remove", "add", "rename", "reorder"))
-        place = drawn.randrange(len(names)) if names else 0
+        index = drawn.randrange(len(names)) if names else 0
         if change == "remove" and len(names) > 1:
-            names.pop(place)
+            names.pop(index)
         elif change == "add":
-            names.insert(place, next(name for name in "xyz" if name not in names))
+            names.insert(index, next(name for name in "xyz" if name not in names))
         elif change == "rename" and names:
-            names[place] = next(name for name in "uvw" if name not in names)
+            names[index] = next(name for name in "uvw" if name not in names)
         else:
             drawn.shuffle(names)
     return "".join(names)
@@ -86,9 +86,9 @@ async def _trial(url: str, drawn: random.Random, outcome: Outcome) -> str:
         [f"{key.tenant}-0"],
     )
     after = await snapshot(url, key)
-    place = f"{kind} {_OLD} to {new}, died at {point} {times}"
+    trial = f"{kind} {_OLD} to {new}, died at {point} {times}"
     for wrong in _wrongs(before, after, new):
-        outcome.fail(f"{place}: {wrong}")
+        outcome.fail(f"{trial}: {wrong}")
     return after.turns[-1] if died.happened else "not cut off"
 
 

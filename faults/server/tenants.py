@@ -70,7 +70,7 @@ def _fuzz(run: Run, operations: Sequence[Operation], outcome: Outcome) -> int:
 
 
 async def _canaries(url: str, outcome: Outcome) -> int:
-    """Put secrets in wrong places and in messages; return the number of requests with them."""
+    """Put secrets in wrong fields and in messages; return the number of requests with them."""
     tenant = new_tenant()
     with temporary_workspace(url) as workspace, listening() as canaries:
         async with (

@@ -67,14 +67,14 @@ def _event(number: int) -> Event:
 async def _all_orders_hold(run: Run, count: int, outcome: Outcome) -> None:
     """Every clock on both databases at the same time: a task has its own time."""
 
-    async def try_one(place: str, url: str, name: str, clock: Clock) -> None:
+    async def try_one(database: str, url: str, name: str, clock: Clock) -> None:
         problem = await _order_holds(url, clock, count)
-        outcome.expect(not problem, f"{place}, {name} clock: {problem}")
+        outcome.expect(not problem, f"{database}, {name} clock: {problem}")
 
     await asyncio.gather(
         *(
-            try_one(place, url, name, clock)
-            for place, url in run.databases.each().items()
+            try_one(database, url, name, clock)
+            for database, url in run.databases.each().items()
             for name, clock in _clocks(run.seed).items()
         )
     )

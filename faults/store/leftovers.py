@@ -27,7 +27,7 @@ async def leftovers(
     pks: Collection[int] = (),
     since: int | None = None,
 ) -> list[str]:
-    """The places that hold a text or the primary key of a deleted session, one line for each.
+    """The columns that hold a text or the primary key of a deleted session, one line for each.
 
     `since`: also rows of missing sessions created after this one.
     """

@@ -16,7 +16,7 @@ from google.genai import types
 from lango.testing.values import HOSTILE_TEXTS, Colour, Opaque, ToolPoint, ToolReply, nested
 
 Make = Callable[[Any], dict[str, Any]]
-"""Maps a hostile value to the fields of an event that holds it in one place."""
+"""Maps a hostile value to the fields of an event that has it in one of them."""
 
 _numbers = count()  # a state key for each value, so that none hides another
 
@@ -73,7 +73,7 @@ def _cached(expiry: float) -> dict[str, Any]:
     return {**_content(text="hello"), "cache_metadata": cache}
 
 
-TEXT_PLACES: Final[dict[str, Make]] = {
+TEXT_FIELDS: Final[dict[str, Make]] = {
     "text": lambda value: _content(text=value),
     "thought": lambda value: _content(text=value, thought=True),
     "call name": lambda value: _call(name=value),
@@ -93,7 +93,7 @@ TEXT_PLACES: Final[dict[str, Make]] = {
     "artifact name": lambda value: {"actions": EventActions(artifact_delta={value: 1})},
 }
 
-JSON_PLACES: Final[dict[str, Make]] = {
+JSON_FIELDS: Final[dict[str, Make]] = {
     "argument": lambda value: _call(args={"value": value}),
     "response": lambda value: _response(response={"value": value}),
     "state": lambda value: _state({f"value {next(_numbers)}": value}),
@@ -105,7 +105,7 @@ JSON_PLACES: Final[dict[str, Make]] = {
     "part metadata": lambda value: _content(text="hello", part_metadata={"value": value}),
 }
 
-ID_PLACES: Final[dict[str, Make]] = {
+ID_FIELDS: Final[dict[str, Make]] = {
     "event id": lambda value: {**_content(text="hello"), "id": value},
     "invocation id": lambda value: {**_content(text="hello"), "invocation_id": value},
     "call id": lambda value: _call(id=value),
@@ -177,7 +177,7 @@ IDS: Final[dict[str, str]] = {
 
 
 def _odd_events() -> dict[str, Callable[[], dict[str, Any]]]:
-    """Payloads that are not one value in one place."""
+    """Payloads that are not one value in one field."""
     return {
         "content without parts": lambda: {"content": types.Content(role="model")},
         "content with no parts": lambda: {"content": types.Content(role="model", parts=[])},
@@ -215,13 +215,13 @@ def payloads() -> Iterator[tuple[str, Callable[[], Event]]]:
     """Every hostile event by name, as a function that creates it."""
     texts = {f"{text!a:.24}": (lambda text=text: text) for text in HOSTILE_TEXTS}
     ids = {name: (lambda text=text: text) for name, text in IDS.items()}
-    for places, values in ((TEXT_PLACES, texts), (JSON_PLACES, JSON_VALUES), (ID_PLACES, ids)):
-        for place, make in places.items():
+    for fields, values in ((TEXT_FIELDS, texts), (JSON_FIELDS, JSON_VALUES), (ID_FIELDS, ids)):
+        for field, make in fields.items():
             for value_name, value in values.items():
-                name = f"{place}: {value_name}"
+                name = f"{field}: {value_name}"
                 yield name, _event(name, make, value)
-    for name, fields in _odd_events().items():
-        yield name, _event(name, lambda value: value, fields)
+    for name, event_fields in _odd_events().items():
+        yield name, _event(name, lambda value: value, event_fields)
 
 
 def _event(name: str, make: Make, value: Callable[[], Any]) -> Callable[[], Event]:

@@ -17,10 +17,10 @@ def window_problem(session: ModelSession, loaded: Sequence[Event], budget: int) 
     rows that must come along: the newest compaction, and those of long-running calls.
     """
     live, ids = session.live, [event.id for event in loaded]
-    places = {row.event.id: number for number, row in enumerate(live)}
-    if any(event_id not in places for event_id in ids):
+    numbers_by_id = {row.event.id: number for number, row in enumerate(live)}
+    if any(event_id not in numbers_by_id for event_id in ids):
         return "it holds events that are not in the session"
-    numbers = [places[event_id] for event_id in ids]
+    numbers = [numbers_by_id[event_id] for event_id in ids]
     if numbers != sorted(set(numbers)):
         return "it is out of order or repeats events"
     fits, turn = _first_that_fits(live, budget), _open_turn(session)

@@ -145,11 +145,11 @@ class TurnReader:
         is_answer = any(part.function_response is None for part in _parts(event))
         if event.id in self._drafts or not is_answer:
             return event.id
-        place = (event.author, event.branch)
+        author_and_branch = (event.author, event.branch)
         drafts = [
             message
             for message, draft in self._drafts.items()
-            if (draft.newest.author, draft.newest.branch) == place
+            if (draft.newest.author, draft.newest.branch) == author_and_branch
         ]
         return drafts[-1] if drafts else event.id
 

@@ -14,7 +14,7 @@ import typer
 from lango.agent.agent import Agent
 from lango.app import Application
 from lango.cli.background import Background
-from lango.cli.options import DEFAULT_USER, Place, command_of
+from lango.cli.options import DEFAULT_USER, StoreOptions, command_of
 from lango.cli.output.printable import printable
 from lango.cli.output.screen import Screen
 from lango.cli.talk import Ask, TerminalChat
@@ -43,7 +43,7 @@ class OpenSession:
 def conversation(
     loaded: LoadedSettings,
     target: str | None,
-    place: Place,
+    store_options: StoreOptions,
     screen: Screen,
     user: str,
     session: str | None,
@@ -59,18 +59,26 @@ def conversation(
             screen.speaker = agent.root.name
             session_id = uuid4().hex[:12]
             if session is not None:
-                session_id = background.run(_session_id(application, agent, user, session, place))
+                session_id = background.run(
+                    _session_id(application, agent, user, session, store_options)
+                )
             talk = TerminalChat(
-                background, agent, screen, user=user, session=session_id, ask=ask, place=place
+                background,
+                agent,
+                screen,
+                user=user,
+                session=session_id,
+                ask=ask,
+                store_options=store_options,
             )
-            resume_command = command_again(target, user, session_id, place)
+            resume_command = command_again(target, user, session_id, store_options)
             yield OpenSession(name, session_id, session is None, talk, resume_command)
         finally:
             background.run(application.close())
 
 
 async def _session_id(
-    application: Application, agent: Agent, user: str, session: str, place: Place
+    application: Application, agent: Agent, user: str, session: str, store_options: StoreOptions
 ) -> str:
     """The session's own id, also if `session` is its public id; prints a note if it is new."""
     tenant, store = application.settings.store.tenant, application.store
@@ -81,7 +89,7 @@ async def _session_id(
     try:
         session_key = (await store.find(tenant, None, session)).key
     except SessionNotFoundError:
-        listing = command_of(place, "sessions", "list")
+        listing = command_of(store_options, "sessions", "list")
         if _PUBLIC_ID.fullmatch(session):
             raise SessionNotFoundError(_NO_SESSION.format(session, listing)) from None
         typer.secho(_NEW.format(printable(session), listing), dim=True, err=True)
@@ -91,9 +99,9 @@ async def _session_id(
     return session_key.session_id
 
 
-def command_again(target: str | None, user: str, session: str, place: Place) -> str:
+def command_again(target: str | None, user: str, session: str, store_options: StoreOptions) -> str:
     """The command that continues a session, with the options of this one."""
     words = ["chat", *([target] if target else []), "--session", session]
     if user != DEFAULT_USER:
         words += ["--user", user]
-    return command_of(place, *words)
+    return command_of(store_options, *words)

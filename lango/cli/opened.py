@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from lango.cli.options import Place, store_flags
+from lango.cli.options import StoreOptions, store_flags
 
 if TYPE_CHECKING:
     from lango.config.settings import Settings
@@ -23,11 +23,11 @@ class OpenStore:
     store: SqlSessionStore
     tenant: str
     settings: Settings
-    place: Place = (None, None, None)  # as the command line says
+    store_options: StoreOptions = (None, None, None)  # of the command line
 
 
 def with_store(
-    place: Place,
+    store_options: StoreOptions,
     tenant: str | None,
     work: Callable[[OpenStore], Awaitable[T]],
     *,
@@ -39,7 +39,7 @@ def with_store(
     from lango.config.load import load
     from lango.store.db.connection_errors import WRONG_FOLDER, in_words, require_file
 
-    url, schema, config = place
+    url, schema, config = store_options
     settings = load(config, store_flags(url, schema)).settings
     store = settings.store
     database_url, owner = store.full_url, store.tenant if tenant is None else tenant
@@ -54,7 +54,7 @@ def with_store(
             credential_keys=keys,
             objects=settings.files.objects,
         ) as opened:
-            return await work(OpenStore(opened, owner, settings, place))
+            return await work(OpenStore(opened, owner, settings, store_options))
 
     with in_words(database_url):
         require_file(database_url, may_create=may_create, advice=WRONG_FOLDER)

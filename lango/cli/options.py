@@ -54,16 +54,16 @@ UserName = Annotated[str, typer.Option("--user", "-u", help="The user of the ses
 Thoughts = Annotated[bool, typer.Option("--thoughts", help="Show the model's thoughts.")]
 
 
-Place = tuple[str | None, str | None, Path | None]
+StoreOptions = tuple[str | None, str | None, Path | None]
 """The options of the store: its URL, its schema, the settings file."""
 
 
-def command_of(place: Place, *words: str) -> str:
-    """A command to print as a hint, with the options of the store that this one was given.
+def command_of(store_options: StoreOptions, *words: str) -> str:
+    """A command to print as a hint, with the store options of this one.
 
     A password in the URL is masked.
     """
-    url, schema, config = place
+    url, schema, config = store_options
     flags = {
         "--url": url and redacted(url, {}),
         "--schema": schema,

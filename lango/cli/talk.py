@@ -14,7 +14,7 @@ import typer
 from lango.adk.tools.approvals import INPUT
 from lango.agent.agent import Agent
 from lango.cli.background import Background
-from lango.cli.options import Place, command_of
+from lango.cli.options import StoreOptions, command_of
 from lango.cli.output.printable import printable
 from lango.cli.output.screen import Screen
 from lango.core.turns.events import (
@@ -71,14 +71,14 @@ class TerminalChat:
         user: str,
         session: str,
         ask: Ask | None = None,
-        place: Place = (None, None, None),
+        store_options: StoreOptions = (None, None, None),
     ) -> None:
         self._background = background
         self._agent = agent
         self._screen = screen
         self._who = {"user": user, "session": session}
         self._ask = ask
-        self._place = place
+        self._store_options = store_options
         self.questions: list[Approval] = []  # those that the newest turn waits for
 
     def say(self, text: str) -> End:
@@ -121,8 +121,8 @@ class TerminalChat:
             return self._give(credentials) or end
         if isinstance(end, InputRequired) and not approvals:
             calls = printable(", ".join(end.calls))
-            deliver = command_of(self._place, "turns", "deliver")
-            listing = command_of(self._place, "turns", "list", "--status", "input_required")
+            deliver = command_of(self._store_options, "turns", "deliver")
+            listing = command_of(self._store_options, "turns", "list", "--status", "input_required")
             typer.secho(_NO_RESULT.format(calls, deliver, listing), dim=True, err=True)
         if self.questions and self._ask is not None:
             return self.decide(approvals) or end

@@ -42,7 +42,7 @@ class CompactionSettings(Section):
         return self
 
     @model_validator(mode="after")
-    def _has_a_place(self) -> CompactionSettings:
+    def _has_placeholder(self) -> CompactionSettings:
         if self.prompt is not None:
             mark = "\0"
             try:

@@ -75,9 +75,9 @@ def load(path: str | Path | None = None, flags: Mapping[str, Any] | None = None)
     try:
         settings = Settings.model_validate(merged)
     except ValidationError as error:
-        place = str(file) if file else "settings"
+        source = str(file) if file else "settings"
         variables = _origins(environment_values, _variable_name)
-        raise ConfigError(in_words(error, place, variables)) from None
+        raise ConfigError(in_words(error, source, variables)) from None
     return LoadedSettings(settings, file, origins)
 
 

@@ -69,7 +69,7 @@ class OpenApiSettings(Section):
     prefix: str = Field(default="", description="The prefix of its tools' names.")
 
     @model_validator(mode="after")
-    def _one_place(self) -> OpenApiSettings:
+    def _one_source(self) -> OpenApiSettings:
         if (self.file is None) == (self.url is None):
             raise ValueError("give either `file` or `url`, not both")
         return self

@@ -1,4 +1,4 @@
-"""Error messages for a settings file: the place, the problem, and a similar valid key."""
+"""Error messages for a settings file: the source, the problem, and a similar valid key."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def in_words(error: ValidationError, file: str, variables: Mapping[str, str]) ->
     lines: list[str] = []
     for detail in error.errors():
         loc = detail["loc"]
-        place = variables.get(".".join(map(str, loc)), file)
-        lines.append(f"{place}: {_problem(loc, detail['type'], detail['msg'], schema)}")
+        source = variables.get(".".join(map(str, loc)), file)
+        lines.append(f"{source}: {_problem(loc, detail['type'], detail['msg'], schema)}")
     return "\n".join(lines)
 
 
@@ -48,7 +48,7 @@ def _suggestion(loc: Sequence[str | int], schema: Schema) -> str:
 
 
 def _keys(part: Schema, loc: Sequence[str | int], root: Schema) -> Iterator[str]:
-    """The keys that the schema allows at a place."""
+    """The keys that the schema allows at a location."""
     for choice in _choices(part, root):
         properties = cast(Schema, choice.get("properties", {}))
         if not loc:

@@ -1,4 +1,4 @@
-"""The cause of a failure, for developers and operators: an exception's type, text and place.
+"""The cause of a failure, for developers and operators: an exception's type, text and location.
 
 A cause is stored with the turn. Clients never see it; admins of the tenant do.
 """
@@ -29,7 +29,9 @@ _INSTALLED: Final = ("site-packages", "dist-packages")
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """A raised exception; `place` is the innermost frame of the user's code, else of any code."""
+    """A raised exception; `place` is the location of the innermost frame of the user's code, else
+    of any code. The database and the API have these fields by these names.
+    """
 
     type: str
     message: str
@@ -56,7 +58,7 @@ def cause_of(error: BaseException) -> Cause:
         *(f"caused by {type(cause).__name__}: {_text(cause)}" for cause in others),
     ]
     message = storable_text(redacted("; ".join(filter(None, texts))[:_READ]))
-    return Cause(type(first).__name__, message[:MAX_TEXT], _place([first, *others]))
+    return Cause(type(first).__name__, message[:MAX_TEXT], _location([first, *others]))
 
 
 def _single(error: BaseException) -> BaseException:
@@ -84,7 +86,7 @@ def _text(error: BaseException) -> str:
         return "(its message cannot be read)"
 
 
-def _place(chain: list[BaseException]) -> str:
+def _location(chain: list[BaseException]) -> str:
     frames = [frame for error in chain for frame in _frames(error)]
     own_frames = (frame for frame in frames if _is_own(frame.filename))
     origin = next(own_frames, frames[0] if frames else None)

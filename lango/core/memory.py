@@ -22,7 +22,7 @@ MAX_WORD: Final = 40
 """Characters of a word: longer ones are cut, in texts and queries alike."""
 MAX_QUERY_WORDS: Final = 64
 _RANK_OFFSET: Final = 60
-"""The usual constant of reciprocal rank fusion: it keeps one list's first places from deciding."""
+"""The usual constant of reciprocal rank fusion: it keeps one list's first ranks from deciding."""
 
 _OWNER_MARK: Final = "§"  # in no word: no text can pretend to be another owner's
 _PIECE: Final = re.compile(r"\s+|\S{1,128}")
@@ -112,11 +112,11 @@ def ranked(hits: Mapping[str, Sequence[int]]) -> list[int]:
 
 
 def fused(rankings: Iterable[Sequence[int]]) -> list[int]:
-    """Several rankings as one, by reciprocal rank fusion: it compares places, not scores."""
+    """Several rankings as one, by reciprocal rank fusion: it compares ranks, not scores."""
     scores: dict[int, float] = {}
     for ranking in rankings:
-        for place, number in enumerate(ranking, 1):
-            scores[number] = scores.get(number, 0.0) + 1 / (_RANK_OFFSET + place)
+        for rank, number in enumerate(ranking, 1):
+            scores[number] = scores.get(number, 0.0) + 1 / (_RANK_OFFSET + rank)
     return _best_first(scores)
 
 

@@ -318,7 +318,7 @@ class StreamDecoder:
         block = self._block(event)
         del self._blocks[event.get("index")]
         start, text = block.start, joined(block.text)
-        place = 1 + len(self._calls) if self._calls else min(self.answer.place, 1)
+        position = 1 + len(self._calls) if self._calls else min(self.answer.position, 1)
         if _is(start, "tool_use"):
             initial_input = json_text(start["input"]) if start.get("input") else ""
             call_id, name = field_text(start.get("id")), field_text(start.get("name"))
@@ -327,10 +327,10 @@ class StreamDecoder:
             text = field_text(start.get("thinking")) + text
             signature = field_text(start.get("signature")) + "".join(block.signature)
             item = {"type": "thinking", "thinking": text, "signature": signature}
-            return self.answer.reason(text, item if signature else None, place)
+            return self.answer.reason(text, item if signature else None, position)
         elif _is(start, "redacted_thinking"):
             item = {"type": "redacted_thinking", "data": start.get("data")}
-            return self.answer.reason("", item, place)
+            return self.answer.reason("", item, position)
         return Nothing
 
     def _message(self, event: JsonObject) -> Sequence[StreamEvent]:

@@ -173,7 +173,9 @@ class _Contents:
     def _model_parts(self, message: Message) -> list[JsonObject]:
         # A signature is valid only for the model that made it, not for the whole family.
         signed = own(message, self._provider, self._model)
-        signatures = {place: item["signature"] for place, item in signed if "thought" not in item}
+        signatures = {
+            position: item["signature"] for position, item in signed if "thought" not in item
+        }
         parts: list[JsonObject] = [
             {"text": item["thought"], "thought": True, **_signature(item["signature"])}
             for _, item in signed
@@ -266,8 +268,8 @@ class StreamDecoder:
             arguments: Any = call.args or {}  # a call arrives in one piece
             self._calls.append((call.id, call.name, json_text(arguments)))
         if signature:
-            place = 1 + len(self._calls) if part.function_call is not None else 1
-            yield from self._signed(place, signature, {})
+            position = 1 + len(self._calls) if part.function_call is not None else 1
+            yield from self._signed(position, signature, {})
 
     def _thought(self) -> Iterator[StreamEvent]:
         """Emit the collected reasoning once something else follows."""
@@ -275,9 +277,9 @@ class StreamDecoder:
             thoughts, self._thoughts = joined(self._thoughts), []
             yield from self.answer.reason(thoughts, None)
 
-    def _signed(self, place: int, signature: bytes, item: JsonObject) -> Iterator[StreamEvent]:
+    def _signed(self, position: int, signature: bytes, item: JsonObject) -> Iterator[StreamEvent]:
         signed_item = item | {"signature": base64.b64encode(signature).decode("ascii")}
-        yield from self.answer.reason("", signed_item, place)
+        yield from self.answer.reason("", signed_item, position)
 
     def _finished(self, candidate: Candidate) -> None:
         reason = candidate.finish_reason.value if candidate.finish_reason else _UNSPECIFIED

@@ -228,10 +228,10 @@ class _Messages:
         back = self._quirks.thoughts_back
         if back and calls:
             entry[back] = ""  # calls without it are refused
-        for place, item in own(message, self._provider):
+        for position, item in own(message, self._provider):
             if _CALL_KEPT in item:
-                if 2 <= place < 2 + len(calls):
-                    calls[place - 2][_CALL_KEPT] = item[_CALL_KEPT]
+                if 2 <= position < 2 + len(calls):
+                    calls[position - 2][_CALL_KEPT] = item[_CALL_KEPT]
             elif _KEPT in item:
                 entry.setdefault(_KEPT, []).extend(item[_KEPT])
             elif back:
@@ -296,7 +296,7 @@ class StreamDecoder:
             thoughts = joined(self._thoughts)
             details = _whole_details(self._details)
             item: JsonObject = {_KEPT: details} if details else {"thoughts": thoughts}
-            yield from self.answer.reason(thoughts, item, place=0)
+            yield from self.answer.reason(thoughts, item, position=0)
         if self.answer.finish is not None:
             for call in self._calls:
                 is_whole = self.answer.call(call.id, call.name, joined(call.arguments))

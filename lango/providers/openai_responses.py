@@ -41,7 +41,7 @@ _INCOMPLETE: Final[Mapping[object, FinishReason]] = {
 }
 _PHASE: Final = "phase"
 
-Place: TypeAlias = tuple[str, str | float | None, str | float | None]
+PartKey: TypeAlias = tuple[str, str | float | None, str | float | None]
 """Which part of the output: the kind of its name, the name of the item, the number in it."""
 
 
@@ -127,7 +127,7 @@ def _assistant(message: Message, provider: str, names: ToolNames) -> Iterator[Js
         }
         for call in message.tool_calls
     ]
-    thoughts = [(place, piece) for place, piece in pieces if _PHASE not in piece]
+    thoughts = [(position, piece) for position, piece in pieces if _PHASE not in piece]
     items = list(interleave(thoughts, text, calls))
     # The API refuses trailing reasoning without the item that followed it.
     while items and items[-1].get("type") == "reasoning":
@@ -155,7 +155,7 @@ class StreamDecoder:
     def __init__(self, request: ModelRequest, *, provider: str = NAME) -> None:
         self.answer = Assembly(provider, request)
         self._stops = StopText(request.stop)
-        self._received: set[Place] = set()  # the parts of text that arrived
+        self._received: set[PartKey] = set()  # the parts of text that arrived
         self._open: set[object] = set()  # unfinished calls
         self._calls: list[tuple[str | None, str | None, str]] = []
         self._feeders: Mapping[object, Callable[[JsonObject], Sequence[StreamEvent]]] = {
@@ -190,15 +190,15 @@ class StreamDecoder:
         yield from self.answer.end()
 
     def _text(self, event: JsonObject) -> Sequence[StreamEvent]:
-        self._received |= _places(event)
+        self._received |= _part_keys(event)
         return self._say(field_text(event.get("delta")))
 
     def _text_done(self, event: JsonObject) -> Sequence[StreamEvent]:
         """Text that arrived without deltas; otherwise it repeats them."""
-        places = _places(event)
-        if not self._received.isdisjoint(places):
+        keys = _part_keys(event)
+        if not self._received.isdisjoint(keys):
             return Nothing
-        self._received |= places
+        self._received |= keys
         return self._say(field_text(event.get("text")) or field_text(event.get("refusal")))
 
     def _say(self, text: str) -> Sequence[StreamEvent]:
@@ -232,8 +232,8 @@ class StreamDecoder:
     def _message_done(self, item: JsonObject, event: JsonObject) -> Sequence[StreamEvent]:
         events: list[StreamEvent] = []
         for number, part in enumerate(field_objects(item.get("content"))):
-            place = {"item_id": item.get("id"), "output_index": event.get("output_index")}
-            events += self._text_done({**part, **place, "content_index": number})
+            item_fields = {"item_id": item.get("id"), "output_index": event.get("output_index")}
+            events += self._text_done({**part, **item_fields, "content_index": number})
         if phase := item.get(_PHASE):
             events += self.answer.reason("", {_PHASE: phase})
         return events
@@ -251,8 +251,8 @@ class StreamDecoder:
         # Without encrypted content the item exists only in the server's storage.
         back = _without_nulls(item) if item.get("encrypted_content") else None
         text = "\n\n".join(field_text(part.get("text")) for part in parts)
-        place = 1 + len(self._calls) if self._calls else min(self.answer.place, 1)
-        return self.answer.reason(text, back, place) if text or back else Nothing
+        position = 1 + len(self._calls) if self._calls else min(self.answer.position, 1)
+        return self.answer.reason(text, back, position) if text or back else Nothing
 
     def _ended(self, event: JsonObject) -> Sequence[StreamEvent]:
         answer, response = self.answer, required_object(event.get("response"))
@@ -289,14 +289,14 @@ class StreamDecoder:
         raise FAULTS.error(VendorError(message, None, (code,)))
 
 
-def _places(event: JsonObject) -> set[Place]:
+def _part_keys(event: JsonObject) -> set[PartKey]:
     """Which part of the output an event belongs to, by its item's id and by its number.
 
     Some servers leave one of them out, and GitHub Copilot's has another id in every event.
     """
     part = field_key(event.get("content_index"))
-    places = {(name, field_key(event.get(name)), part) for name in ("item_id", "output_index")}
-    return {place for place in places if place[1] is not None} or {("", None, part)}
+    keys = {(name, field_key(event.get(name)), part) for name in ("item_id", "output_index")}
+    return {key for key in keys if key[1] is not None} or {("", None, part)}
 
 
 def _without_nulls(value: Any) -> Any:

@@ -152,16 +152,18 @@ _BY_NAME: Final = {gateway.name: gateway for gateway in GATEWAYS}
 
 def gateway_of(name: str) -> tuple[Gateway, str]:
     """The gateway and the model of a name like "openai:gpt-5"."""
-    place, _, model = name.partition(":")
-    gateway = _BY_NAME.get(place)
+    provider, _, model = name.partition(":")
+    gateway = _BY_NAME.get(provider)
     if gateway is None:
         names = ", ".join(sorted(_BY_NAME))
         raise UnknownModelError(
             f"{name!r} names no provider: write provider:model, where provider is one of {names}."
-            f"{did_you_mean(place, list(_BY_NAME))}"
+            f"{did_you_mean(provider, list(_BY_NAME))}"
         )
     if not model:
-        raise UnknownModelError(f"{name!r} names no model: write {place}:<model>.", provider=place)
+        raise UnknownModelError(
+            f"{name!r} names no model: write {provider}:<model>.", provider=provider
+        )
     return gateway, model
 
 

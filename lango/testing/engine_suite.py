@@ -359,9 +359,11 @@ async def a_small_tenant_does_not_wait_for_a_large_one(fleet: Fleet) -> None:
     await there.worker(2)
     await here.ended(*turns)
     await fleet.until(lambda: len(fleet.app.starts) == _LARGE + _SMALL, "Some turns are missing")
-    places = [n for n, start in enumerate(fleet.app.starts) if start.tenant == small.tenant]
-    middle = places[len(places) // 2]
-    true(middle < _LARGE // 2, f"The turns of the small tenant start too late: {places}")
+    indexes = [
+        index for index, start in enumerate(fleet.app.starts) if start.tenant == small.tenant
+    ]
+    middle = indexes[len(indexes) // 2]
+    true(middle < _LARGE // 2, f"The turns of the small tenant start too late: {indexes}")
 
 
 async def a_worker_runs_no_more_than_it_may(fleet: Fleet) -> None:

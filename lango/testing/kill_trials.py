@@ -120,8 +120,8 @@ def note_error(error: BaseException) -> None:
     """Record the error that ended a process too early, and where it was raised."""
     text = " ".join(str(error).split())
     frames = reversed(extract_tb(error.__traceback__))
-    places = [f"{Path(frame.filename).name}:{frame.lineno}" for frame in frames]
-    _trap.write(f"error {type(error).__name__} {text[:300]} at {' < '.join(places[:_FRAMES])}")
+    locations = [f"{Path(frame.filename).name}:{frame.lineno}" for frame in frames]
+    _trap.write(f"error {type(error).__name__} {text[:300]} at {' < '.join(locations[:_FRAMES])}")
 
 
 def _drop(event: TurnEvent) -> None:

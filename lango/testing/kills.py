@@ -137,12 +137,12 @@ class _Sweeper:
     def _draw(self, points: Sequence[str], count: int, first: int) -> list[int]:
         """Draw a random failpoint of each kind in rotation, so that rare kinds occur too."""
         kinds = sorted(set(points))
-        places = {
+        numbers_of = {
             kind: [number for number, name in enumerate(points, 1) if name == kind]
             for kind in kinds
         }
         picks = (kinds[number % len(kinds)] for number in range(first, first + count))
-        return [self.drawn.choice(places[kind]) for kind in picks]
+        return [self.drawn.choice(numbers_of[kind]) for kind in picks]
 
     def undisturbed(self) -> tuple[Snapshot, Trace]:
         """The result and the trace of the turns without kills."""

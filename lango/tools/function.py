@@ -16,7 +16,7 @@ from lango.core.values import JsonObject
 from lango.errors import InvalidToolError, ToolArgumentsError
 from lango.tools import docstrings
 from lango.tools.base import DEFAULT_TIMEOUT, CallInfo, Run, Tool
-from lango.tools.schema import place_of, wrong_argument
+from lango.tools.schema import location_of, wrong_argument
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -148,7 +148,7 @@ class Arguments:
             first = error.errors(include_url=False, include_input=False, include_context=False)[0]
             reason = first["msg"][:1].lower() + first["msg"][1:]
             # Not chained: pydantic's error carries the input into the log.
-            raise ToolArgumentsError(wrong_argument(place_of([*first["loc"]]), reason)) from None
+            raise ToolArgumentsError(wrong_argument(location_of([*first["loc"]]), reason)) from None
         return {name: getattr(model, field_name) for field_name, name in self._aliases.items()}
 
     def apply(self, function: Callable[..., Any], values: JsonObject, info: CallInfo) -> Any:

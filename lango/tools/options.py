@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from lango.errors import InvalidToolError
-from lango.tools.schema import place_of
+from lango.tools.schema import location_of
 
 
 class Options(BaseModel):
@@ -45,6 +45,6 @@ def read_options(kind: type[T], spec: str, values: Mapping[str, Any]) -> T:
     try:
         return kind.model_validate(dict(values))
     except ValidationError as error:
-        problems = "; ".join(f"{place_of([*e['loc']])}: {e['msg']}" for e in error.errors())
+        problems = "; ".join(f"{location_of([*e['loc']])}: {e['msg']}" for e in error.errors())
         names = ", ".join(kind.model_fields)
         raise InvalidToolError(f"{spec}: {problems}. Its options are {names}.") from error

@@ -29,8 +29,8 @@ class ToolOptions(Options):
 
 def load_tools(spec: str, options: Mapping[str, Any] | None = None) -> list[Tool]:
     """The tools of a name."""
-    place, _, name = spec.partition(":")
-    if place == _BUILTIN:
+    prefix, _, name = spec.partition(":")
+    if prefix == _BUILTIN:
         return _builtin(name, spec, options or {})
     changes = read_options(ToolOptions, spec, options or {}).model_dump(exclude_none=True)
     tools = _as_tools(find(spec), spec)

@@ -35,9 +35,9 @@ def check_arguments(parameters: JsonObject, arguments: Mapping[str, Any]) -> Jso
     validator = jsonschema.Draft202012Validator(parameters, registry=_no_remote())
     error = jsonschema.exceptions.best_match(validator.iter_errors(values))
     if error is not None:
-        place = place_of(list(error.absolute_path))
+        location = location_of(list(error.absolute_path))
         # Not chained: the vendor's error carries the whole input into the log.
-        raise ToolArgumentsError(wrong_argument(place, _reason(error))) from None
+        raise ToolArgumentsError(wrong_argument(location, _reason(error))) from None
     return values
 
 
@@ -57,7 +57,7 @@ def _no_remote() -> Any:
     return registry
 
 
-def place_of(path: list[str | int]) -> str:
+def location_of(path: list[str | int]) -> str:
     """`["rows", 2, "name"]` → `rows[2].name`."""
     text = ""
     for step in path:
@@ -65,9 +65,9 @@ def place_of(path: list[str | int]) -> str:
     return text.removeprefix(".")
 
 
-def wrong_argument(place: str, reason: str) -> str:
+def wrong_argument(location: str, reason: str) -> str:
     """The message for invalid arguments."""
-    subject = f"argument {place}" if place else "arguments"
+    subject = f"argument {location}" if location else "arguments"
     return f"Wrong {subject}: {reason[:MAX_REASON]}. Correct the call and try again."
 
 

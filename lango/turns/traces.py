@@ -49,14 +49,14 @@ class AttemptTrace:
         self._is_lost = True
 
     def report_loss(self, logged: Sequence[LoggedEvent]) -> None:
-        """Record the attempt before, from its place in the log, if its worker is lost."""
+        """Record the attempt before, from its start in the log, if its worker is lost."""
         if self._span is None or self._claim.lost_for is None or self._has_reported:
             return
         self._has_reported = True  # closing a turn may be tried again
         began = [event.at for event in logged if event.type == Started.type]
-        place = -1 if self._claim.verdict is not None else -2  # the last one is this attempt
-        if len(began) >= -place:
-            self._span.lost_before(began[place])
+        index = -1 if self._claim.verdict is not None else -2  # the last one is this attempt
+        if len(began) >= -index:
+            self._span.lost_before(began[index])
 
     def end(self, end: End | None, closed: Turn | None) -> None:
         """End the span, and record that of the turn if this attempt has closed it."""

@@ -69,16 +69,16 @@ def newest() -> str:
 def test_an_error_in_a_callback_is_printed_and_kept(shop: Path) -> None:
     ran = run("run", "callback", "hi")
     assert ran.code == 1
-    place = f"{shop}/broken.py:{WHERE['lookup']}, in lookup"
-    cause = f"KeyError: 'customer_id of **********' ({place})"
+    location = f"{shop}/broken.py:{WHERE['lookup']}, in lookup"
+    cause = f"KeyError: 'customer_id of **********' ({location})"
     assert cause in ran.err
     turn = newest()
     shown = run("turns", "show", turn).out
     assert f"  error    {cause}" in shown.splitlines()
-    assert shown.count(place) == 1
+    assert shown.count(location) == 1
     output = json.loads(run("turns", "show", "--json", turn).out)
     message = "'customer_id of **********'"
-    assert output["causes"][turn] == {"type": "KeyError", "message": message, "place": place}
+    assert output["causes"][turn] == {"type": "KeyError", "message": message, "place": location}
     assert PASSWORD not in ran.err + shown + str(output)
     listed = run("turns", "list", "--json").out
     assert "customer_id" not in listed

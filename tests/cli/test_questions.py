@@ -88,8 +88,8 @@ def test_run_says_where_the_result_of_a_long_running_call_goes() -> None:
 def test_a_hint_does_not_print_a_password(folder: Path) -> None:
     from lango.cli.conversation import command_again
 
-    place = ("postgresql://ann:hunter2@db/x", None, folder / "l.yaml")
-    hint = command_again("shop", "ann", "s1", place)
+    store_options = ("postgresql://ann:hunter2@db/x", None, folder / "l.yaml")
+    hint = command_again("shop", "ann", "s1", store_options)
     assert "hunter2" not in hint
     assert hint.startswith("lango chat shop --session s1 --user ann --url 'postgresql://ann:***")
 

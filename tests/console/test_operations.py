@@ -100,7 +100,7 @@ async def test_it_looks_again_and_says_when_it_cannot(browser: Browser, stage: S
     await context.close()
 
 
-async def test_a_reader_keeps_the_place(page: Page) -> None:
+async def test_a_reader_keeps_the_focus(page: Page) -> None:
     """Only new data redraws the section that has the focus."""
     await failed(page)
     await operate(page)

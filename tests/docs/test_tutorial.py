@@ -7,8 +7,8 @@ from pathlib import Path
 
 import httpx
 
+from tests.docs.environments import ADDRESS, free_address, newcomer
 from tests.docs.pages import DOCS, blocks
-from tests.docs.places import ADDRESS, free_address, newcomer
 from tests.docs.shell import PATIENCE, Shell
 
 PAGE = DOCS / "tutorial.md"

@@ -112,12 +112,12 @@ def sound() -> Evidence:
     )
 
 
-def logged(evidence: Evidence, kind: str, place: int = 0) -> Row:
-    return [line for line in evidence.client if line["kind"] == kind][place]
+def logged(evidence: Evidence, kind: str, index: int = 0) -> Row:
+    return [line for line in evidence.client if line["kind"] == kind][index]
 
 
-def row(evidence: Evidence, table: str, place: int = 0) -> Row:
-    return evidence.tables[table][place]
+def row(evidence: Evidence, table: str, index: int = 0) -> Row:
+    return evidence.tables[table][index]
 
 
 def lose_turn(it: Evidence) -> None:

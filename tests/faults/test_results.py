@@ -14,7 +14,7 @@ from faults.recovery.kill_shapes import SHAPES
 from faults.recovery.kills import tasks_of
 from faults.results import Result
 
-PLACES = Databases("sqlite+aiosqlite://", "postgresql+asyncpg://")
+DATABASES = Databases("sqlite+aiosqlite://", "postgresql+asyncpg://")
 ROW = "ROW"
 LINE = Result(
     ROW, 100, "1/1", 7, "abc1234", "2026-01-02", "ok", ["100 turns, the slowest 2.1 s"], 3
@@ -46,22 +46,22 @@ def test_what_is_no_part_is_refused(text: str) -> None:
 
 
 def test_a_row_is_asked_for_its_share() -> None:
-    run = row().share(100, 7, PLACES, part=Part(3, 8))
+    run = row().share(100, 7, DATABASES, part=Part(3, 8))
     assert (run.count, run.part) == (12, WHOLE)
-    assert run == row().share(100, 7, PLACES, part=Part(3, 8))
-    assert run.seed not in (7, row().share(100, 7, PLACES, part=Part(2, 8)).seed)
-    assert row().share(100, 7, PLACES) == Run(100, 7, PLACES)
+    assert run == row().share(100, 7, DATABASES, part=Part(3, 8))
+    assert run.seed not in (7, row().share(100, 7, DATABASES, part=Part(2, 8)).seed)
+    assert row().share(100, 7, DATABASES) == Run(100, 7, DATABASES)
 
 
 def test_a_row_that_picks_receives_its_part() -> None:
-    run = row(picks=True).share(0, 7, PLACES, part=Part(3, 8))
+    run = row(picks=True).share(0, 7, DATABASES, part=Part(3, 8))
     assert (run.count, run.seed, run.part) == (0, 7, Part(3, 8))
 
 
 @pytest.mark.parametrize("count", [0, 300])
 def test_the_parts_of_the_kill_sweep_are_the_whole_sweep(count: int) -> None:
-    whole = tasks_of(Run(count, 7, PLACES), list(SHAPES))
-    parts = [Run(count, 7, PLACES, part=Part(number, 8)) for number in range(1, 9)]
+    whole = tasks_of(Run(count, 7, DATABASES), list(SHAPES))
+    parts = [Run(count, 7, DATABASES, part=Part(number, 8)) for number in range(1, 9)]
     sliced = [task for run in parts for task in tasks_of(run, list(SHAPES))]
     assert sorted(map(repr, sliced)) == sorted(map(repr, whole))
     assert len(set(sliced)) == len(sliced) > 8
@@ -69,7 +69,7 @@ def test_the_parts_of_the_kill_sweep_are_the_whole_sweep(count: int) -> None:
 
 def test_no_part_is_without_a_trial() -> None:
     with pytest.raises(ValueError, match="no 8 parts"):
-        row().share(7, 1, PLACES, part=Part(1, 8))
+        row().share(7, 1, DATABASES, part=Part(1, 8))
 
 
 def test_a_run_adds_its_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,11 +37,11 @@ def wire(log: list[Frame]) -> bytes:
 
 def test_frames_are_read_wherever_their_bytes_are_cut() -> None:
     sent = wire(LOG)
-    for place in range(len(sent)):
+    for index in range(len(sent)):
         reader = FrameReader()
-        first = [*reader.feed(sent[:place])]
+        first = [*reader.feed(sent[:index])]
         assert first == LOG[: len(first)]
-        assert [*first, *reader.feed(sent[place:])] == LOG
+        assert [*first, *reader.feed(sent[index:])] == LOG
         assert not reader.is_torn
 
 

@@ -215,7 +215,7 @@ def _patched(node: ast.AST, source: Source) -> Iterator[str]:
 
 
 def problems(sources: list[Source]) -> list[str]:
-    """The uses of private parts that are in none of the places for them."""
+    """The uses of private parts outside the files listed for them."""
     elsewhere = [source for source in sources if not source.name.startswith(COMPAT)]
     members = {name for source in elsewhere for name in source.members}
     allowed = {(use.file, part) for use in PRIVATE_USES.values() for part in use.parts}
@@ -233,12 +233,12 @@ def shipped() -> list[Source]:
     return [Source(str(path.relative_to(ROOT)), path.read_text("utf-8")) for path in paths]
 
 
-def test_private_parts_are_used_in_their_places_only() -> None:
+def test_private_parts_are_used_in_their_files_only() -> None:
     assert problems(shipped()) == []
 
 
 @pytest.mark.parametrize("vendor", PRIVATE_USES)
-def test_a_place_uses_all_the_parts_it_is_listed_for(vendor: str) -> None:
+def test_a_file_uses_all_the_parts_it_is_listed_for(vendor: str) -> None:
     use = PRIVATE_USES[vendor]
     [source] = [one for one in shipped() if one.name == use.file]
     used = {part for _, part in parts_used(source, source.members)}
@@ -247,7 +247,7 @@ def test_a_place_uses_all_the_parts_it_is_listed_for(vendor: str) -> None:
 
 
 @pytest.mark.parametrize("vendor", PRIVATE_USES)
-def test_a_place_has_a_canary(vendor: str) -> None:
+def test_a_file_has_a_canary(vendor: str) -> None:
     text = (ROOT / OTHER_CANARIES).read_text("utf-8")
     assert f'"{vendor}", "{vendor}", "{PRIVATE_USES[vendor].file}"' in " ".join(text.split())
 

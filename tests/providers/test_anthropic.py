@@ -86,11 +86,13 @@ def test_a_whole_conversation_is_encoded() -> None:
 def marked(request: ModelRequest) -> list[str]:
     """Where the marks are."""
     body = encode_request(request)
-    places = {"tools": body.get("tools", []), "system": body.get("system", [])}
-    places |= {f"message {at}": words["content"] for at, words in enumerate(body["messages"])}
+    blocks_by_location = {"tools": body.get("tools", []), "system": body.get("system", [])}
+    blocks_by_location |= {
+        f"message {at}": words["content"] for at, words in enumerate(body["messages"])
+    }
     return [
-        f"{place}, block {number}"
-        for place, blocks in places.items()
+        f"{location}, block {number}"
+        for location, blocks in blocks_by_location.items()
         for number, block in enumerate(blocks)
         if not isinstance(block, str) and block.get("cache_control") == MARK
     ]
@@ -342,7 +344,7 @@ def test_what_a_later_report_leaves_out_was_in_an_earlier_one(
     assert (counted.input, counted.cached, counted.written) == usage
 
 
-def test_thoughts_go_back_byte_for_byte_and_in_their_places() -> None:
+def test_thoughts_go_back_byte_for_byte_and_in_their_positions() -> None:
     empty = {"type": "thinking", "thinking": "", "signature": ""}
     events = decode(
         started(input_tokens=1),

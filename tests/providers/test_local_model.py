@@ -102,7 +102,7 @@ async def test_a_streamed_turn(service: SessionServiceAdapter, model: ModelAdapt
     check_final(final)
 
 
-class Place(BaseModel):
+class City(BaseModel):
     """What the model must fill in."""
 
     city: str = Field(max_length=20)
@@ -110,11 +110,9 @@ class Place(BaseModel):
 
 
 async def test_a_structured_answer(service: SessionServiceAdapter, model: ModelAdapter) -> None:
-    agent = LlmAgent(
-        name="root", model=model, output_schema=Place, generate_content_config=SETTINGS
-    )
+    agent = LlmAgent(name="root", model=model, output_schema=City, generate_content_config=SETTINGS)
     (event,) = await turn(service, agent, "A large city and how many people live there.")
-    Place.model_validate_json(text_of(event))
+    City.model_validate_json(text_of(event))
     check_final(event)
 
 

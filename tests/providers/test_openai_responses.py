@@ -242,7 +242,7 @@ def test_a_failed_response_is_counted_too() -> None:
     assert counted == [Usage(input=9, output=5)]
 
 
-def test_reasoning_goes_back_byte_for_byte_and_in_its_place() -> None:
+def test_reasoning_goes_back_byte_for_byte_and_in_its_position() -> None:
     first: JsonObject = {
         "id": "rs_1",
         "type": "reasoning",

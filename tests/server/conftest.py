@@ -30,15 +30,15 @@ async def served(workspace: Workspace, tenant: str) -> AsyncIterator[ServedApp]:
 
 
 @pytest.fixture
-def sqlite_place(sqlite_url: str, tmp_path: Path) -> Workspace:
-    """For what does not depend on the database."""
+def sqlite_workspace(sqlite_url: str, tmp_path: Path) -> Workspace:
+    """A workspace on SQLite, for tests that do not depend on the database."""
     return Workspace(sqlite_url, f"app_{uuid.uuid4().hex}", tmp_path)
 
 
 @pytest_asyncio.fixture
-async def small(sqlite_place: Workspace, tenant: str) -> AsyncIterator[ServedApp]:
-    """A server on SQLite, for what does not depend on the database."""
-    async with served_app(sqlite_place, tenant) as opened:
+async def sqlite_served(sqlite_workspace: Workspace, tenant: str) -> AsyncIterator[ServedApp]:
+    """A server on SQLite, for tests that do not depend on the database."""
+    async with served_app(sqlite_workspace, tenant) as opened:
         yield opened
 
 
@@ -75,7 +75,7 @@ async def adk_served(workspace: Workspace, tenant: str) -> AsyncIterator[ServedA
 
 
 @pytest_asyncio.fixture
-async def adk_small(sqlite_place: Workspace, tenant: str) -> AsyncIterator[ServedApp]:
-    """The same on SQLite, for what does not depend on the database."""
-    async with served_app(sqlite_place, tenant, adk_routes="/adk") as opened:
+async def adk_sqlite_served(sqlite_workspace: Workspace, tenant: str) -> AsyncIterator[ServedApp]:
+    """The same on SQLite, for tests that do not depend on the database."""
+    async with served_app(sqlite_workspace, tenant, adk_routes="/adk") as opened:
         yield opened

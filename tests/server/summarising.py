@@ -61,7 +61,7 @@ def app_of(name: str, options: Mapping[str, int]) -> App:
 def summarising_worker(
     here: TurnProcess, tenant: str, model: ScriptedProvider | None = None, *, fact: str = ""
 ) -> TurnWorker:
-    """A worker of the place's app; its summaries keep one more fact."""
+    """A worker of the workspace's app; its summaries keep one more fact."""
     runner = AgentRunner(
         _agent(model, BUDGET),
         SessionServiceAdapter(here.store, tenant=tenant, token_budget=BUDGET),

@@ -37,15 +37,15 @@ async def test_a_server_that_is_warm_and_has_its_worker_is_ready(served: ServedA
         assert (answer.status_code, answer.json()["worker"]) == (503, "failing")
 
 
-async def test_a_server_without_a_worker_needs_none(small: ServedApp) -> None:
-    async with live(small) as server, server.client(None) as client:
+async def test_a_server_without_a_worker_needs_none(sqlite_served: ServedApp) -> None:
+    async with live(sqlite_served) as server, server.client(None) as client:
         answer = await client.get("/readyz")
     assert (answer.status_code, answer.json()["worker"]) == (200, "none here")
 
 
-async def test_a_server_that_begins_is_alive_and_not_ready(small: ServedApp) -> None:
-    services_of(small.app).health.has_worker = True
-    async with small.client(None) as client:
+async def test_a_server_that_begins_is_alive_and_not_ready(sqlite_served: ServedApp) -> None:
+    services_of(sqlite_served.app).health.has_worker = True
+    async with sqlite_served.client(None) as client:
         assert (await client.get("/healthz")).status_code == 200
         answer = await client.get("/readyz")
     assert answer.status_code == 503
@@ -53,15 +53,15 @@ async def test_a_server_that_begins_is_alive_and_not_ready(small: ServedApp) -> 
 
 
 async def test_a_store_that_does_not_answer_is_not_ready(
-    small: ServedApp, monkeypatch: pytest.MonkeyPatch
+    sqlite_served: ServedApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fail() -> None:
         raise OSError("no route to host")
 
-    services_of(small.app).health.is_warm = True
-    async with small.client(None) as client:
+    services_of(sqlite_served.app).health.is_warm = True
+    async with sqlite_served.client(None) as client:
         assert (await client.get("/readyz")).status_code == 200
-        monkeypatch.setattr(small.process.store, "check", fail)
+        monkeypatch.setattr(sqlite_served.process.store, "check", fail)
         answer = await client.get("/readyz")
     assert (answer.status_code, answer.json()["store"]) == (503, "failing")
     assert "route" not in answer.text
@@ -159,12 +159,12 @@ async def test_a_full_disk_is_not_ready(tenant: str, tmp_path: Path) -> None:
 
 
 async def test_newer_tables_that_serve_this_version_are_ready(
-    small: ServedApp, sqlite_url: str
+    sqlite_served: ServedApp, sqlite_url: str
 ) -> None:
     """Tables are upgraded before the servers: those must not all be taken out at once."""
-    services_of(small.app).health.is_warm = True
+    services_of(sqlite_served.app).health.is_warm = True
     await execute(sqlite_url, f"update {migrate.VERSION_TABLE} set version_num = '9999'")  # noqa: S608
-    async with small.client(None) as client:
+    async with sqlite_served.client(None) as client:
         answer = await client.get("/readyz")
     assert (answer.status_code, answer.json()["store"]) == (200, "ok")
 

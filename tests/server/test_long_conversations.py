@@ -54,9 +54,9 @@ def check_request(model: ScriptedProvider) -> None:
 
 
 @pytest.fixture
-async def adk(sqlite_place: Workspace, tenant: str) -> AsyncGenerator[ServedApp]:
+async def adk(sqlite_workspace: Workspace, tenant: str) -> AsyncGenerator[ServedApp]:
     """A server for ADK's own client, which sends no credential."""
-    async with served_app(sqlite_place, tenant, adk_routes="/adk") as opened:
+    async with served_app(sqlite_workspace, tenant, adk_routes="/adk") as opened:
         opened.app.state.identity = Local(tenant)
         yield opened
 
@@ -89,30 +89,32 @@ async def test_adk_s_client(adk: ServedApp) -> None:
 
 
 @pytest.mark.parametrize("how", ASK)
-async def test_openai_s_client(how: str, small: ServedApp) -> None:
+async def test_openai_s_client(how: str, sqlite_served: ServedApp) -> None:
     model, messages = ScriptedProvider(rule=echo), list[dict[str, str]]()
-    worker = summarising_worker(small.process, small.tenant, model)
-    async with live(small, worker) as server, sdk(server) as client:
+    worker = summarising_worker(sqlite_served.process, sqlite_served.tenant, model)
+    async with live(sqlite_served, worker) as server, sdk(server) as client:
         for number in range(TURNS):
             messages.append(user(text(number)))
-            answer = await ASK[how](client, small.agent, messages)
+            answer = await ASK[how](client, sqlite_served.agent, messages)
             assert answer == answer_to(number)
             messages.append(assistant(answer))
     check_request(model)
-    await check_summaries(small.process, small.tenant, TURNS // EVERY)
+    await check_summaries(sqlite_served.process, sqlite_served.tenant, TURNS // EVERY)
 
 
 async def test_an_edited_message_is_not_answered_with_a_summary_of_what_came_after_it(
-    small: ServedApp,
+    sqlite_served: ServedApp,
 ) -> None:
     model, messages = ScriptedProvider(rule=echo), list[dict[str, str]]()
-    worker = summarising_worker(small.process, small.tenant, model, fact=text(EVERY + 2))
-    async with live(small, worker) as server, sdk(server) as client:
+    worker = summarising_worker(
+        sqlite_served.process, sqlite_served.tenant, model, fact=text(EVERY + 2)
+    )
+    async with live(sqlite_served, worker) as server, sdk(server) as client:
         for number in range(2 * EVERY + 1):
             messages += [user(text(number)), assistant(answer_to(number))]
-            await answered(client, small.agent, messages[:-1])
+            await answered(client, sqlite_served.agent, messages[:-1])
         assert text(EVERY + 2) in str(model.requests[-1].messages)
-        await answered(client, small.agent, [*messages[: 2 * EVERY + 2], user("edited")])
+        await answered(client, sqlite_served.agent, [*messages[: 2 * EVERY + 2], user("edited")])
     assert text(EVERY) in str(model.requests[-1].messages)
     assert text(EVERY + 2) not in str(model.requests[-1].messages)
 
@@ -121,12 +123,12 @@ async def test_an_edited_message_is_not_answered_with_a_summary_of_what_came_aft
     "options", [{"turns": 2}, {"tokens": 1, "keep_events": 2}], ids=["after", "within"]
 )
 async def test_events_and_history_are_those_of_adk_s_own_server(
-    options: dict[str, int], adk_small: ServedApp
+    options: dict[str, int], adk_sqlite_served: ServedApp
 ) -> None:
     def make() -> Any:
-        return app_of(adk_small.agent, options)
+        return app_of(adk_sqlite_served.agent, options)
 
-    async with twins(adk_small, make) as pair:
+    async with twins(adk_sqlite_served, make) as pair:
         for number in range(5):
             said = f"message {number}, and a few words more"
             theirs, ours = await pair.both(lambda caller, said=said: caller.stream(said))

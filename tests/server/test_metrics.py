@@ -55,16 +55,16 @@ async def test_a_server_with_a_worker(served: ServedApp) -> None:
         assert secret not in read.text
 
 
-async def test_metrics_that_are_off_have_no_port(small: ServedApp) -> None:
-    async with metrics_port(small.app, OWN_PORT) as url:
+async def test_metrics_that_are_off_have_no_port(sqlite_served: ServedApp) -> None:
+    async with metrics_port(sqlite_served.app, OWN_PORT) as url:
         assert url is None
-    async with live(small) as server, server.client() as client:
+    async with live(sqlite_served) as server, server.client() as client:
         assert (await client.get("/metrics")).status_code == 404
 
 
 @pytest.mark.usefixtures("recorder")
-async def test_a_worker_answers_beside_its_probes(small: ServedApp) -> None:
-    app = create_probes(ProcessBackend(small.process))
+async def test_a_worker_answers_beside_its_probes(sqlite_served: ServedApp) -> None:
+    app = create_probes(ProcessBackend(sqlite_served.process))
     client = client_of(httpx.ASGITransport(app), "http://localhost", None)
     async with metrics_beside_probes(app) as measured, client:
         answer = await client.get("/metrics")
@@ -72,8 +72,8 @@ async def test_a_worker_answers_beside_its_probes(small: ServedApp) -> None:
     assert Scrape(answer.text).value("lango_database_up") == 1
 
 
-async def test_the_probes_of_a_worker_without_metrics(small: ServedApp) -> None:
-    app = create_probes(ProcessBackend(small.process))
+async def test_the_probes_of_a_worker_without_metrics(sqlite_served: ServedApp) -> None:
+    app = create_probes(ProcessBackend(sqlite_served.process))
     client = client_of(httpx.ASGITransport(app), "http://localhost", None)
     async with metrics_beside_probes(app) as measured, client:
         assert (await client.get("/metrics")).status_code == 404
@@ -81,7 +81,7 @@ async def test_the_probes_of_a_worker_without_metrics(small: ServedApp) -> None:
 
 
 async def test_scrapes_share_one_query(
-    small: ServedApp, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+    sqlite_served: ServedApp, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queries = 0
 
@@ -93,18 +93,18 @@ async def test_scrapes_share_one_query(
 
     monkeypatch.setattr(metrics, "read_fleet", counted)
     monkeypatch.setattr(metrics, "QUERY_EVERY", 3600.0)
-    exporter = Exporter(recorder, services_of(small.app))
+    exporter = Exporter(recorder, services_of(sqlite_served.app))
     answers = await asyncio.gather(*(exporter.render() for _ in range(50)))
     assert queries == 1
     assert Scrape(answers[-1].decode()).value("lango_workers", state="alive") == 1
     monkeypatch.setattr(metrics, "QUERY_EVERY", 0.0)
-    fresh = Exporter(recorder, services_of(small.app))
+    fresh = Exporter(recorder, services_of(sqlite_served.app))
     await fresh.render()
     assert queries == 2
 
 
 async def test_after_a_slow_query_that_fails_the_next_is_not_far(
-    small: ServedApp, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+    sqlite_served: ServedApp, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     times = iter([0.0, 0.0, 5.0, 5.0, 34.9, 35.0, 35.0, 35.1, 35.1])
     monkeypatch.setattr(metrics, "time", SimpleNamespace(monotonic=lambda: next(times)))
@@ -117,21 +117,21 @@ async def test_after_a_slow_query_that_fails_the_next_is_not_far(
         return found
 
     monkeypatch.setattr(metrics, "read_fleet", answer)
-    exporter = Exporter(recorder, services_of(small.app))
+    exporter = Exporter(recorder, services_of(sqlite_served.app))
     up = [Scrape((await exporter.render()).decode()).value("lango_database_up") for _ in range(3)]
     assert up == [0, 0, 1]
 
 
 async def test_a_database_that_is_away_hides_no_other_metric(
-    small: ServedApp, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+    sqlite_served: ServedApp, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fail(_: object) -> FleetState:
         raise OSError("no route to postgresql://ann:secret@host")
 
-    exporter = Exporter(recorder, services_of(small.app))
+    exporter = Exporter(recorder, services_of(sqlite_served.app))
     assert Scrape((await exporter.render()).decode()).value("lango_database_up") == 1
     monkeypatch.setattr(metrics, "read_fleet", fail)
-    again = Exporter(recorder, services_of(small.app))
+    again = Exporter(recorder, services_of(sqlite_served.app))
     text = (await again.render()).decode()
     assert Scrape(text).value("lango_database_up") == 0
     assert Scrape(text).value("lango_http_open_streams") == 0
@@ -152,10 +152,10 @@ async def test_open_streams(served: ServedApp, recorder: Recorder) -> None:
 
 
 async def test_the_delays_of_the_event_loop(
-    small: ServedApp, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+    sqlite_served: ServedApp, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(metrics, "_LAG_EVERY", 0.001)
-    async with measuring(small.app), asyncio.timeout(PATIENCE):
+    async with measuring(sqlite_served.app), asyncio.timeout(PATIENCE):
         while not lags(recorder):  # noqa: ASYNC110 - no event to await
             await asyncio.sleep(0.001)
 

@@ -73,12 +73,14 @@ async def test_a_second_wish_to_stop_does_not_wait(served: ServedApp) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda one: one.name)
-async def test_a_signal_stops_it(number: signal.Signals, small: ServedApp) -> None:
+async def test_a_signal_stops_it(number: signal.Signals, sqlite_served: ServedApp) -> None:
     ready = asyncio.Event()
     stopped: list[bool] = []
     listening = listen("127.0.0.1", 0)
     serving = asyncio.create_task(
-        serve(small.app, listening, on_ready=ready.set, on_stop=lambda: stopped.append(True))
+        serve(
+            sqlite_served.app, listening, on_ready=ready.set, on_stop=lambda: stopped.append(True)
+        )
     )
     await ready.wait()
     signal.raise_signal(number)
@@ -87,8 +89,8 @@ async def test_a_signal_stops_it(number: signal.Signals, small: ServedApp) -> No
     assert listening.fileno() == -1
 
 
-async def test_a_stopped_server_accepts_no_more(small: ServedApp) -> None:
-    async with live(small) as server, server.client() as client:
+async def test_a_stopped_server_accepts_no_more(sqlite_served: ServedApp) -> None:
+    async with live(sqlite_served) as server, server.client() as client:
         assert (await client.get("/healthz")).status_code == 200
         server.stop.ask()
         await server.serving
@@ -98,7 +100,7 @@ async def test_a_stopped_server_accepts_no_more(small: ServedApp) -> None:
 
 
 async def test_what_begins_the_server_and_fails_ends_it(
-    small: ServedApp, monkeypatch: pytest.MonkeyPatch
+    sqlite_served: ServedApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fail() -> None:
         raise ConfigError("no model")
@@ -106,12 +108,12 @@ async def test_what_begins_the_server_and_fails_ends_it(
     monkeypatch.setattr("lango.server.process.warm_up", fail)
     listening = listen("127.0.0.1", 0)
     with pytest.raises(ConfigError, match="no model"):
-        await serve(small.app, listening, stop=StopSignal())
+        await serve(sqlite_served.app, listening, stop=StopSignal())
     assert listening.fileno() == -1
 
 
-async def test_a_crowd_comes_in_little_by_little(small: ServedApp) -> None:
-    http, listening = http_server(small.app), listen("127.0.0.1", 0)
+async def test_a_crowd_comes_in_little_by_little(sqlite_served: ServedApp) -> None:
+    http, listening = http_server(sqlite_served.app), listen("127.0.0.1", 0)
     serving = asyncio.create_task(http.serve(sockets=[listening]))
     async with asyncio.timeout(PATIENCE):
         while not http.started:  # noqa: ASYNC110 - no event to await

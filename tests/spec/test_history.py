@@ -125,7 +125,7 @@ async def test_truncation_cuts_before_tool_message(role: str, store_url: str, te
 async def test_no_request_is_torn_wherever_the_cut_lies(
     store_url: str, tenant: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The history of a real Runner, cut at every place: no call without its result."""
+    """The history of a real Runner, cut at every position: no call without its result."""
     caplog.set_level(logging.WARNING, logger="google_adk")
     async with service_on(store_url, tenant) as service:
         await create(service)

@@ -31,8 +31,8 @@ def marked() -> list[tuple[str, str]]:
     for path in sorted((ROOT / "tests/spec").rglob("test_*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                place = f"{path.relative_to(ROOT)}::{node.name}"
-                found += [(name, place) for name in map(scenario_of, node.decorator_list) if name]
+                test_id = f"{path.relative_to(ROOT)}::{node.name}"
+                found += [(name, test_id) for name in map(scenario_of, node.decorator_list) if name]
     return found
 
 

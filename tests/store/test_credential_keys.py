@@ -16,8 +16,8 @@ def test_a_text_comes_back_from_its_row_alone() -> None:
     sealed = keys.seal("hush-token", ROW)
     assert b"hush" not in sealed.data
     assert keys.unseal(sealed, ROW) == "hush-token"
-    for place in range(len(ROW)):
-        other = tuple(f"{name}x" if place == n else name for n, name in enumerate(ROW))
+    for changed in range(len(ROW)):
+        other = tuple(f"{name}x" if index == changed else name for index, name in enumerate(ROW))
         assert keys.unseal(sealed, other) is None
     assert keys.unseal(sealed, ("tenant", "app", "annfiles", "")) is None
 
@@ -25,9 +25,9 @@ def test_a_text_comes_back_from_its_row_alone() -> None:
 def test_a_changed_text_is_none() -> None:
     keys = Keyring([OLD])
     sealed = keys.seal("hush-token", ROW)
-    for place in range(len(sealed.data)):
+    for index in range(len(sealed.data)):
         changed = bytearray(sealed.data)
-        changed[place] ^= 1
+        changed[index] ^= 1
         assert keys.unseal(Sealed(sealed.key_id, bytes(changed)), ROW) is None
     assert keys.unseal(Sealed(sealed.key_id, b""), ROW) is None
 
@@ -48,7 +48,7 @@ def test_the_first_key_encrypts_and_all_decrypt() -> None:
 
 
 @pytest.mark.parametrize("key", ["", "short", "not base64!", base64.b64encode(b"x" * 31).decode()])
-def test_a_wrong_key_is_named_by_its_place(key: str) -> None:
+def test_a_wrong_key_is_named_by_its_index(key: str) -> None:
     with pytest.raises(ConfigError, match=r"credentials\.keys\[1\].*openssl") as raised:
         Keyring([OLD, key])
     assert not key or key not in str(raised.value)

@@ -17,32 +17,32 @@ def problems(messages: Sequence[Message]) -> list[str]:
     faults: list[str] = []
     seen: set[str] = set()
     waiting: list[ToolCall] = []
-    for place, message in enumerate(messages):
+    for index, message in enumerate(messages):
         if message.is_tool:
-            faults += _result_problems(place, message, waiting)
+            faults += _result_problems(index, message, waiting)
             waiting = waiting[1:]
             continue
-        faults += [f"{place}: {call.id} has no result after it" for call in waiting]
+        faults += [f"{index}: {call.id} has no result after it" for call in waiting]
         waiting = list(message.tool_calls)
         if waiting and not message.is_assistant:
-            faults.append(f"{place}: a {message.role} message calls tools")
+            faults.append(f"{index}: a {message.role} message calls tools")
         ids = [call.id for call in waiting]
-        faults += [f"{place}: a call without an id" for call_id in ids if not call_id]
+        faults += [f"{index}: a call without an id" for call_id in ids if not call_id]
         if len(set(ids)) < len(ids) or seen.intersection(ids):
-            faults.append(f"{place}: an id is not unique")
+            faults.append(f"{index}: an id is not unique")
         seen.update(ids)
     return faults + [f"end: {call.id} has no result" for call in waiting]
 
 
-def _result_problems(place: int, message: Message, waiting: Sequence[ToolCall]) -> list[str]:
+def _result_problems(index: int, message: Message, waiting: Sequence[ToolCall]) -> list[str]:
     if len(message.tool_calls) != 1:
-        return [f"{place}: {len(message.tool_calls)} results in a message"]
+        return [f"{index}: {len(message.tool_calls)} results in a message"]
     (result,) = message.tool_calls
     if not waiting:
-        return [f"{place}: {result.id} answers no call"]
+        return [f"{index}: {result.id} answers no call"]
     if (result.id, result.name) != (waiting[0].id, waiting[0].name):
-        return [f"{place}: {result.id} stands where {waiting[0].id} should"]
-    return [] if result.output else [f"{place}: {result.id} has no output"]
+        return [f"{index}: {result.id} stands where {waiting[0].id} should"]
+    return [] if result.output else [f"{index}: {result.id} has no output"]
 
 
 SOME_THOUGHTS = tuple(
@@ -65,8 +65,8 @@ def random_conversation(
     if draw.random() < 0.3:  # a window that starts anywhere
         history = history[draw.randrange(len(history) + 1) :]
     if draw.random() < 0.2 and len(history) > 1:  # events of parallel agents
-        place = draw.randrange(len(history) - 1)
-        history[place], history[place + 1] = history[place + 1], history[place]
+        index = draw.randrange(len(history) - 1)
+        history[index], history[index + 1] = history[index + 1], history[index]
     return [*history, Message("user", text(draw, 20)), *_open_turn(draw, thoughts)]
 
 

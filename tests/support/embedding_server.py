@@ -61,7 +61,7 @@ class EmbeddingServer:
         vectors = [vector_of(text) for text in texts]
         if is_google:
             return 200, {"embeddings": [{"values": vector} for vector in vectors]}
-        data = [{"index": place, "embedding": vector} for place, vector in enumerate(vectors)]
+        data = [{"index": index, "embedding": vector} for index, vector in enumerate(vectors)]
         return 200, {"data": data[::-1], "model": body["model"], "object": "list"}
 
 

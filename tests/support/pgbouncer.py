@@ -63,8 +63,8 @@ def pgbouncer(
         Path(folder).chmod(0o755)
         users, configuration = Path(folder, "users.txt"), Path(folder, "pgbouncer.ini")
         users.write_text(f'"{url.username}" "{url.password or ""}"\n', encoding="utf-8")
-        place = {"host": url.host, "port": url.port or 5432, "own_port": own_port, "users": users}
-        text = _CONFIGURATION.format(**place, pool_size=pool_size, more=more)
+        fields = {"host": url.host, "port": url.port or 5432, "own_port": own_port, "users": users}
+        text = _CONFIGURATION.format(**fields, pool_size=pool_size, more=more)
         configuration.write_text(text, encoding="utf-8")
         user = _UNPRIVILEGED if os.getuid() == 0 else None
         command = [_required(), "--quiet", str(configuration)]

@@ -61,8 +61,8 @@ def test_what_was_begun_is_shown_when_the_turn_ends(monkeypatch: pytest.MonkeyPa
 
 def test_the_command_for_a_failure_elsewhere_has_the_options_of_the_store() -> None:
     notes = io.StringIO()
-    place = ("sqlite:///a.db", None, Path("other.yaml"))
-    screen = TextScreen(notes=Console(file=notes, width=200), place=place)
+    store_options = ("sqlite:///a.db", None, Path("other.yaml"))
+    screen = TextScreen(notes=Console(file=notes, width=200), store_options=store_options)
     screen.show(Failed(TurnError(), error_id="err_1"))
     show = "lango turns show err_1 --url sqlite:///a.db --config other.yaml"
     assert f"`{show}` shows the cause." in notes.getvalue()

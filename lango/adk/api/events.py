@@ -32,7 +32,7 @@ _OURS: Final = "lango_"
 
 @dataclass(frozen=True, slots=True)
 class StoredEvent:
-    """An ADK event and its place in the session."""
+    """An ADK event and its sequence number in the session."""
 
     seq: int
     event: Event
@@ -66,14 +66,14 @@ async def _events(
     rows: Sequence[StoredMessage],
     last: Event | None = None,
 ) -> list[StoredEvent]:
-    rows = list(_with_places(rows, last))
+    rows = list(_with_authors(rows, last))
     names = moved_names(rows)
     blobs = await store.read_blobs(key, names) if names else {}
     events = EventsAdapter(rows, key.app_name, blobs).all()
     return [StoredEvent(row.seq, event) for row, event in zip(rows, events, strict=True)]
 
 
-def _with_places(
+def _with_authors(
     rows: Iterable[StoredMessage], last: Event | None = None
 ) -> Iterator[StoredMessage]:
     """The rows; a change of state gets the author and time of the row before it."""

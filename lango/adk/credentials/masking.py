@@ -86,8 +86,8 @@ class Secrets:
             request.config.system_instruction = self.content(instruction)
         elif isinstance(instruction, str):
             request.config.system_instruction = self._masked(instruction)
-        for place, content in enumerate(request.contents):
-            request.contents[place] = self.content(content) or content
+        for index, content in enumerate(request.contents):
+            request.contents[index] = self.content(content) or content
 
     def content(self, content: types.Content | None) -> types.Content | None:
         """A copy with its secrets masked; the same object if it has none."""

@@ -30,7 +30,7 @@ from lango.adk.compat.agent_tool import (
     request_text,
 )
 from lango.adk.durable.calls.open_calls import open_calls
-from lango.adk.durable.journal import agent_places
+from lango.adk.durable.journal import agent_positions
 from lango.adk.durable.output_key import output_keys
 from lango.adk.durable.resume import Resumed, load, resumable
 from lango.adk.plugins.records import RecordingPlugin
@@ -82,7 +82,7 @@ class ChildAgents:
         name = child_id(context.invocation_id, context.function_call_id or "")
         sessions = self._for_child(name)
         sessions.output_keys = output_keys(tool.agent)
-        sessions.places = agent_places(tool.agent)
+        sessions.agent_positions = agent_positions(tool.agent)
         parent_session = context.session
         key = SessionKey(sessions.tenant, parent_session.app_name, parent_session.user_id, name)
         await sessions.writes.open_child(key, _initial_state(context))

@@ -2,7 +2,7 @@
 
 A claimed turn runs a clone of the user's tree in which every agent runs its steps by these
 functions. ADK copies agents while it runs them and keeps their class. An agent's position is
-therefore looked up by its name (`ClaimedSessions.places`), never on the agent itself.
+therefore looked up by its name (`ClaimedSessions.agent_positions`), never on the agent itself.
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ _TEMP_STATE: Final = "temp:"
 def journal_of(ctx: InvocationContext) -> Journal:
     """The journal of the invocation, as stored so far."""
     sessions = _claimed(ctx)
-    return Journal(ctx.session.events, ctx.invocation_id, sessions.places, sessions.unmarked)
+    return Journal(
+        ctx.session.events, ctx.invocation_id, sessions.agent_positions, sessions.unmarked
+    )
 
 
 def _claimed(ctx: InvocationContext) -> ClaimedSessions:
@@ -122,7 +124,7 @@ async def _run_llm(
                 if run.waits:
                     ctx.set_agent_state(agent.name)  # ADK takes a repeated call for an answer
                     continue
-                if run.body_done and not _claimed(ctx).places[agent.name].stores_end:
+                if run.body_done and not _claimed(ctx).agent_positions[agent.name].stores_end:
                     continue
             yield event
 

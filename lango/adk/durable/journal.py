@@ -40,7 +40,7 @@ CLOSED: Final = ".closed."
 
 
 @dataclass(frozen=True, slots=True)
-class AgentPlace:
+class AgentPosition:
     """The position of an agent in its tree."""
 
     name: str
@@ -50,21 +50,27 @@ class AgentPlace:
     stores_end: bool = True  # whether its end mark is stored
 
 
-def agent_places(root: BaseNode) -> dict[str, AgentPlace]:
+def agent_positions(root: BaseNode) -> dict[str, AgentPosition]:
     """The positions of all agents of a tree, by name; names are unique in a tree."""
-    return {place.name: place for place in _places(root)} if isinstance(root, BaseAgent) else {}
+    return (
+        {position.name: position for position in _positions_below(root)}
+        if isinstance(root, BaseAgent)
+        else {}
+    )
 
 
-def _places(agent: BaseAgent, parent: BaseAgent | None = None) -> Iterator[AgentPlace]:
-    sub_places = [place for sub in agent.sub_agents for place in _places(sub, agent)]
-    yield AgentPlace(
+def _positions_below(agent: BaseAgent, parent: BaseAgent | None = None) -> Iterator[AgentPosition]:
+    sub_positions = [
+        position for sub in agent.sub_agents for position in _positions_below(sub, agent)
+    ]
+    yield AgentPosition(
         agent.name,
         parent.name if parent else None,
         isinstance(parent, CONTAINERS),
-        frozenset({agent.name, *(place.name for place in sub_places)}),
+        frozenset({agent.name, *(position.name for position in sub_positions)}),
         not (parent is None and _ends_with_its_text(agent)),
     )
-    yield from sub_places
+    yield from sub_positions
 
 
 def _ends_with_its_text(agent: BaseAgent) -> bool:
@@ -72,10 +78,10 @@ def _ends_with_its_text(agent: BaseAgent) -> bool:
     return isinstance(agent, LlmAgent) and not (agent.sub_agents or agent.after_agent_callback)
 
 
-def root_container(places: Mapping[str, AgentPlace]) -> str | None:
+def root_container(positions: Mapping[str, AgentPosition]) -> str | None:
     """The root's name, if it is one of CONTAINERS."""
-    containers = (place.parent for place in places.values() if place.in_container)
-    return next((name for name in containers if name and places[name].parent is None), None)
+    containers = (position.parent for position in positions.values() if position.in_container)
+    return next((name for name in containers if name and positions[name].parent is None), None)
 
 
 def step_of(event: Event) -> Step | None:
@@ -326,42 +332,46 @@ class Journal:
         self,
         events: Iterable[Event],
         invocation_id: str,
-        places: Mapping[str, AgentPlace],
+        agent_positions: Mapping[str, AgentPosition],
         reopened: Collection[str] = (),
     ) -> None:
         self._events = [event for event in events if event.invocation_id == invocation_id]
-        self._places = places
+        self._agent_positions = agent_positions
         self._reopened = reopened
-        positions = [number for number, event in enumerate(self._events) if is_message(event)]
-        self._turn = positions[-1] + 1 if positions else 0
+        message_indexes = [index for index, event in enumerate(self._events) if is_message(event)]
+        self._turn = message_indexes[-1] + 1 if message_indexes else 0
 
     def run(self, name: str) -> AgentRun:
         """The newest run of an agent."""
-        place = self._places[name]
-        start = self._start(place)
+        position = self._agent_positions[name]
+        start = self._start(position)
         if start is None:
             return AgentRun(name, "", (), 0, self._reopened)
         own_events = [
             (number, event)
             for number, event in enumerate(self._events[start:], start)
-            if event.author == "user" or event.author in place.names
+            if event.author == "user" or event.author in position.names
         ]
         turn_start = sum(number < self._turn for number, _ in own_events)
         first = max(start, self._turn) - 1
         key = self._events[first].id if first >= 0 else ""
         return AgentRun(name, key, [event for _, event in own_events], turn_start, self._reopened)
 
-    def _start(self, place: AgentPlace) -> int | None:
+    def _start(self, position: AgentPosition) -> int | None:
         """The index where an agent's newest run begins; None if its container has not begun it."""
-        parent = self._places.get(place.parent or "")
+        parent = self._agent_positions.get(position.parent or "")
         if parent is None:
-            return self._after(0, lambda event: event.actions.transfer_to_agent == place.name) or 0
+            return (
+                self._after(0, lambda event: event.actions.transfer_to_agent == position.name) or 0
+            )
         start = self._start(parent)
         if start is None:
             return None
-        if not place.in_container:
-            return self._after(start, lambda e: e.actions.transfer_to_agent == place.name) or start
-        return self._after(start, lambda event: _starts_agent(event, parent.name, place.name))
+        if not position.in_container:
+            return (
+                self._after(start, lambda e: e.actions.transfer_to_agent == position.name) or start
+            )
+        return self._after(start, lambda event: _starts_agent(event, parent.name, position.name))
 
     def _after(self, first: int, begins: Callable[[Event], bool]) -> int | None:
         for number in range(len(self._events) - 1, first - 1, -1):

@@ -67,13 +67,13 @@ def missing_ends(events: Sequence[Event], results: Results) -> Iterator[Event]:
     del results
     last: dict[tuple[str, str | None], Event] = {}
     for event in events:
-        place = (event.author, event.branch)
+        author_and_branch = (event.author, event.branch)
         if is_message(event):  # an agent that waited for it has not ended
             last.clear()
         elif is_end(event):
-            last.pop(place, None)
+            last.pop(author_and_branch, None)
         elif has_parts(event) and event.author != "user" and step_of(event) is None:
-            last[place] = event
+            last[author_and_branch] = event
     for event in last.values():
         if finishes(event):
             yield _mark(event, EventActions(end_of_agent=True), "end")

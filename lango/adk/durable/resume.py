@@ -46,11 +46,13 @@ async def load(sessions: ClaimedSessions, key: SessionKey) -> Session | None:
 
 def since_message(sessions: ClaimedSessions, session: Session, message_id: str) -> list[Event]:
     """The invocation's events from its message on. Empty if the message was never stored."""
-    place = next((n for n, event in enumerate(session.events) if event.id == message_id), None)
-    if place is None:
+    start = next(
+        (index for index, event in enumerate(session.events) if event.id == message_id), None
+    )
+    if start is None:
         return []
     invocation_id = sessions.invocation_id
-    return [event for event in session.events[place:] if event.invocation_id == invocation_id]
+    return [event for event in session.events[start:] if event.invocation_id == invocation_id]
 
 
 async def resumable(
@@ -82,11 +84,13 @@ async def _repaired(sessions: ClaimedSessions, session: Session) -> list[Event]:
     """Write the missing events; each repair sees the events of those before it."""
     repaired: list[Event] = []
     results = await sessions.ledger.results(sessions.claim, sessions.invocation_id)
-    for repair in REPAIRS_OF_AGENTS if sessions.places else REPAIRS:
+    for repair in REPAIRS_OF_AGENTS if sessions.agent_positions else REPAIRS:
         own_events = [e for e in session.events if e.invocation_id == sessions.invocation_id]
         for event in list(repair(own_events, results)):
-            place = sessions.places.get(event.author)  # None: a deploy has removed the agent
-            if is_end(event) and place is not None and not place.stores_end:
+            position = sessions.agent_positions.get(
+                event.author
+            )  # None: a deploy has removed the agent
+            if is_end(event) and position is not None and not position.stores_end:
                 continue
             await sessions.append_event(session, event)
             repaired.append(event)

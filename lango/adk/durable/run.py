@@ -31,7 +31,7 @@ from lango.adk.durable.closing import (
 )
 from lango.adk.durable.delta_route import hides_partials
 from lango.adk.durable.giving_up import give_up
-from lango.adk.durable.journal import agent_places, open_transfer, open_waits, unfinished_agents
+from lango.adk.durable.journal import agent_positions, open_transfer, open_waits, unfinished_agents
 from lango.adk.durable.ledger import LedgerKeeper, LedgerPlugin
 from lango.adk.durable.nodes import functions as function_nodes
 from lango.adk.durable.nodes import input as node_input
@@ -110,7 +110,7 @@ class DurableAgent:
         self.output_keys = output_keys(runner.root)
         self.proof_lasts = PROOF_LASTS
         """Seconds for which a write proves the claim; then a model call checks it first."""
-        self.places = agent_places(runner.root)
+        self.agent_positions = agent_positions(runner.root)
         self.root = gated_if_exact(runner.root)
         self.hides_partials = hides_partials(runner.app)
 
@@ -166,7 +166,7 @@ class _ClaimedTurn:
         self.progress = TurnProgress(publish, self.credentials.secrets)
         self.sessions = self._sessions_for("")
         self.sessions.output_keys = agent.output_keys
-        self.sessions.places = agent.places
+        self.sessions.agent_positions = agent.agent_positions
         self.runner = self._runner()
 
     def _sessions_for(self, invocation_id: str) -> ClaimedSessions:
@@ -405,7 +405,7 @@ class _ClaimedTurn:
         ]
         answered = {self.claim.turn.answers, *(answer.call_id for answer in answers)}
         askers, calls = set[str](), dict[str, str]()
-        for event in events if self.agent.places else ():
+        for event in events if self.agent.agent_positions else ():
             for call in event.get_function_calls():
                 approval = approval_of(call, event.author)
                 if call.id in answered or (approval and approval.call_id in answered):

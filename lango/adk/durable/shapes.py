@@ -104,9 +104,9 @@ def _node_problems(node: BaseNode) -> Iterator[str]:
 
 
 def _llm_problems(
-    agent: BaseNode, place: str, modes: tuple[str | None, ...] = (None, "chat")
+    agent: BaseNode, context: str, modes: tuple[str | None, ...] = (None, "chat")
 ) -> Iterator[str]:
-    label = f"{agent.name} ({type(agent).__name__}{' ' if place else ''}{place})"
+    label = f"{agent.name} ({type(agent).__name__}{' ' if context else ''}{context})"
     if not isinstance(agent, LlmAgent) or not runs_as_adk_does(agent, LlmAgent):
         yield f"{label} overrides how it runs"
         return

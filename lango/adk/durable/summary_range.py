@@ -90,9 +90,9 @@ def fitting(summary: Sequence[Event], events: Sequence[Event], room: int) -> lis
         return []
     room -= events_tokens(summary)
     ends = [
-        place
-        for place in range(1, len(events) + 1)
-        if place == len(events) or events[place].invocation_id != events[place - 1].invocation_id
+        end
+        for end in range(1, len(events) + 1)
+        if end == len(events) or events[end].invocation_id != events[end - 1].invocation_id
     ]
     sizes = list(accumulate(map(_tokens, events)))
     fit = [end for end in ends if sizes[end - 1] <= room]

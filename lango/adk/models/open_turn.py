@@ -25,14 +25,16 @@ def turn_start(messages: Sequence[Message], events: Sequence[Event]) -> int:
     ]
     turn = user_messages[-1][0] if user_messages else ""
     turn_messages = [message for invocation, message in user_messages if invocation == turn]
-    places = [
-        place
-        for place, message in enumerate(messages)
+    indexes = [
+        index
+        for index, message in enumerate(messages)
         if turn_messages and message == turn_messages[0]
     ]
-    if not places:  # an agent that gets its task from another agent does not see the user's message
+    if (
+        not indexes
+    ):  # an agent that gets its task from another agent does not see the user's message
         return open_turn(messages)
-    start = places[-min(turn_messages.count(turn_messages[0]), len(places))]
+    start = indexes[-min(turn_messages.count(turn_messages[0]), len(indexes))]
     earlier = {message for invocation, message in user_messages if invocation != turn}
     while start > 0 and _was_added_by_adk(messages[start - 1], earlier):
         start -= 1

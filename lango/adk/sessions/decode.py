@@ -232,13 +232,13 @@ def _laid_out(
 ) -> list[types.Part]:
     """The parts in their order: texts cut from the content, calls taken from the column."""
     parts: list[types.Part] = []
-    place = 0
+    offset = 0
     for item in layout:
         fields = {k: v for k, v in item.items() if k not in ("function_call", "function_response")}
         length = item.get("text")
         if isinstance(length, int):
-            fields["text"] = content[place : place + length]
-            place += length + 1
+            fields["text"] = content[offset : offset + length]
+            offset += length + 1
         _restore_bytes(fields.get("inline_data"), blobs)
         values = _PART.revive(fields).__dict__ | _calls_of(item, calls, blobs)
         parts.append(_PART.assemble(values, set(item)))

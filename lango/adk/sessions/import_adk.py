@@ -272,6 +272,6 @@ def _why(error: Exception) -> str:
     """What is wrong with a session, in one line."""
     if isinstance(error, ValidationError):
         first = error.errors(include_input=False, include_url=False)[0]
-        place = ".".join(map(str, first["loc"]))
-        return f"It has an event that this ADK cannot read: {place}: {first['msg']}"
+        location = ".".join(map(str, first["loc"]))
+        return f"It has an event that this ADK cannot read: {location}: {first['msg']}"
     return str(error)

@@ -40,10 +40,10 @@ def chat(
     with suppress(ImportError):  # arrow keys work if it is available
         import readline  # noqa: F401  # pyright: ignore[reportUnusedImport]
     log_servers()
-    place = (url, None, config)
-    screen = TextScreen(thoughts=thoughts, place=place)
+    store_options = (url, None, config)
+    screen = TextScreen(thoughts=thoughts, store_options=store_options)
     ask = ask_at_terminal
-    with conversation(loaded, target, place, screen, user, session, ask) as open_session:
+    with conversation(loaded, target, store_options, screen, user, session, ask) as open_session:
         typer.secho(
             f"{open_session.app} · session {open_session.session} · exit or Ctrl-D ends",
             dim=True,

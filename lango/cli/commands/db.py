@@ -26,8 +26,8 @@ def upgrade(url: Url = None, schema: Schema = None, config: Config = None) -> No
     """Create or upgrade lango's tables. Safe at every deploy, also concurrently."""
     from lango.store.schema import migrate
 
-    place = _store(url, schema, config)
-    revision = _run(place, lambda: migrate.upgrade(*place), may_create=True)
+    store = _store(url, schema, config)
+    revision = _run(store, lambda: migrate.upgrade(*store), may_create=True)
     typer.echo(f"The database is at schema {revision}.")
 
 
@@ -36,8 +36,8 @@ def check(url: Url = None, schema: Schema = None, config: Config = None) -> None
     """Exit with 1 unless the database has tables that this version works with."""
     from lango.store.schema import migrate
 
-    place = _store(url, schema, config)
-    revision = _run(place, lambda: migrate.check(*place))
+    store = _store(url, schema, config)
+    revision = _run(store, lambda: migrate.check(*store))
     typer.echo(f"The database is at schema {revision}, which this version of lango works with.")
 
 
@@ -74,8 +74,8 @@ def current(url: Url = None, schema: Schema = None, config: Config = None) -> No
     """Show the schema revision of the database."""
     from lango.store.schema import migrate
 
-    place = _store(url, schema, config)
-    revision = _run(place, lambda: migrate.current(*place))
+    store = _store(url, schema, config)
+    revision = _run(store, lambda: migrate.current(*store))
     typer.echo(revision or "none: the database has no lango tables yet")
 
 
@@ -92,8 +92,8 @@ def import_adk(
     """Copy the sessions of an ADK database, then compare the two. Safe to run again."""
     from lango.cli.output.import_report import import_with_progress, show_report
 
-    place = _store(url, schema, config)
-    report = _run(place, lambda: import_with_progress(source, *place, tenant), may_create=True)
+    store = _store(url, schema, config)
+    report = _run(store, lambda: import_with_progress(source, *store, tenant), may_create=True)
     show_report(report)
     if not report.ok:
         raise typer.Exit(1)
@@ -111,14 +111,14 @@ def _store(url: str | None, schema: str | None, config: Path | None) -> Store:
 
 
 def _run(
-    place: Store, work: Callable[[], Coroutine[Any, Any, T]], *, may_create: bool = False
+    store: Store, work: Callable[[], Coroutine[Any, Any, T]], *, may_create: bool = False
 ) -> T:
     """Run `work`; database errors become readable messages."""
     import asyncio
 
     from lango.store.db.connection_errors import WRONG_FOLDER, in_words, require_file
 
-    url, _ = place
+    url, _ = store
     with in_words(url):
         require_file(url, may_create=may_create, advice=WRONG_FOLDER)
         return asyncio.run(work())

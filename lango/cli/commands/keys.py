@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 import typer
 
 from lango.cli.opened import OpenStore, with_store
-from lango.cli.options import Config, Json, Place, Schema, Tenant, Url, command_of
+from lango.cli.options import Config, Json, Schema, StoreOptions, Tenant, Url, command_of
 from lango.cli.output.printable import one_line
 from lango.cli.output.tables import print_folded, print_json
 
@@ -96,8 +96,8 @@ def revoke(
     config: Config = None,
 ) -> None:
     """Revoke a key. A server that has just accepted it may accept it for 5 more seconds."""
-    place = (url, schema, config)
-    key = _with_keys(place, tenant, lambda keys, owner: keys.revoke(owner, key_id))
+    store_options = (url, schema, config)
+    key = _with_keys(store_options, tenant, lambda keys, owner: keys.revoke(owner, key_id))
     typer.echo(f"The key {key.id} is revoked.")
 
 
@@ -123,7 +123,7 @@ def rotate(
 
 
 def _with_keys(
-    place: Place, tenant: str | None, work: Callable[[KeyStore, str], Awaitable[T]]
+    store_options: StoreOptions, tenant: str | None, work: Callable[[KeyStore, str], Awaitable[T]]
 ) -> T:
     """Run `work` with the keys of the store and the tenant of the command."""
 
@@ -132,7 +132,7 @@ def _with_keys(
 
         return work(KeyStore(opened.store.database), opened.tenant)
 
-    return with_store(place, tenant, with_keys, may_create=True)
+    return with_store(store_options, tenant, with_keys, may_create=True)
 
 
 def _show_new_key(new_key: MadeKey, as_json: bool) -> None:

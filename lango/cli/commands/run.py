@@ -50,12 +50,12 @@ def run(
     from lango.cli.talk import ask_at_terminal, exit_code, print_question
 
     log_servers()
-    place = (url, None, config)
-    screen = JsonScreen() if as_json else TextScreen(thoughts=thoughts, place=place)
+    store_options = (url, None, config)
+    screen = JsonScreen() if as_json else TextScreen(thoughts=thoughts, store_options=store_options)
     ask = ask_at_terminal if sys.stdin.isatty() and not as_json else None
     text = sys.stdin.read() if message == "-" else message
     target = targets[0] if targets else None
-    with conversation(loaded, target, place, screen, user, session, ask) as open_session:
+    with conversation(loaded, target, store_options, screen, user, session, ask) as open_session:
         if not open_session.is_new:
             open_session.talk.catch_up()
         end = open_session.talk.say(text)

@@ -49,8 +49,8 @@ def serve(
     server = loaded.settings.server
     if server.access_log:
         log_access(turns=worker)
-    place = (host or server.host, server.port if port is None else port)
-    require_free(*place)
+    address = (host or server.host, server.port if port is None else port)
+    require_free(*address)
     measure(loaded.settings)
     if loaded.settings.metrics.enabled:
         require_free(loaded.settings.metrics.host, loaded.settings.metrics.port, METRICS_OPTIONS)
@@ -59,13 +59,13 @@ def serve(
 
     application = Application(loaded)
     application.app_names(apps or [])  # an unknown app raises before a database is created
-    event_loop.run(_serve(application, apps or [], place, worker, insecure_no_auth))
+    event_loop.run(_serve(application, apps or [], address, worker, insecure_no_auth))
 
 
 async def _serve(
     application: Application,
     names: list[str],
-    place: tuple[str, int],
+    address: tuple[str, int],
     with_worker: bool,
     open_: bool,
 ) -> None:
@@ -78,9 +78,9 @@ async def _serve(
     settings = application.settings
     async with application:
         worker = await application.worker(names)
-        options = options_of(settings, place[0], worker.apps)
-        with listen(*place) as listening:
-            host, port = place[0], int(listening.getsockname()[1])
+        options = options_of(settings, address[0], worker.apps)
+        with listen(*address) as listening:
+            host, port = address[0], int(listening.getsockname()[1])
             keeper = await identity_for(
                 settings, application.store, host=host, port=port, insecure=open_
             )

@@ -166,10 +166,10 @@ def import_session(
     """Import an exported session, from any database: all of it or nothing."""
     from lango.cli.output.session_files import import_from
 
-    place = (url, schema, config)
+    store_options = (url, schema, config)
     names = {"app_name": app, "user_id": user, "session_id": session}
     result = with_store(
-        place, tenant, partial(import_from, path=file, names=names), may_create=True
+        store_options, tenant, partial(import_from, path=file, names=names), may_create=True
     )
     if as_json:
         key = result.key
@@ -201,22 +201,22 @@ def delete(
     config: Config = None,
 ) -> None:
     """Delete sessions with all their data, and stop their turns."""
-    place = (url, schema, config)
+    store_options = (url, schema, config)
 
-    async def look(opened: OpenStore) -> list[SessionSummary]:
+    async def find_all(opened: OpenStore) -> list[SessionSummary]:
         return [await find(opened, session_id, app, user) for session_id in sessions]
 
     async def remove(opened: OpenStore) -> None:
         for summary in summaries:
             await opened.store.delete(summary.key, public_id=summary.public_id)
 
-    summaries = with_store(place, tenant, look)
+    summaries = with_store(store_options, tenant, find_all)
     for summary in summaries if not yes else ():
         typer.echo(_listed(summary))
     if not yes:
         subject = "this session" if len(summaries) == 1 else f"these {len(summaries)} sessions"
         typer.confirm(f"Delete {subject}?", abort=True)
-    with_store(place, tenant, remove)
+    with_store(store_options, tenant, remove)
     typer.echo("Deleted." if len(summaries) == 1 else f"Deleted {len(summaries)} sessions.")
 
 
@@ -246,7 +246,7 @@ async def find(
     scope = "".join((f" of {user}" if user else "", f" in {app}" if app else ""))
     raise SessionNotFoundError(
         f"Session {session}{scope} not found. "
-        f"Run `{command_of(opened.place, 'sessions', 'list')}`, or pass --tenant."
+        f"Run `{command_of(opened.store_options, 'sessions', 'list')}`, or pass --tenant."
     )
 
 

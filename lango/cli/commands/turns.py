@@ -21,7 +21,7 @@ from lango.core.turns.states import TurnState
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator
 
-    from lango.cli.options import Place
+    from lango.cli.options import StoreOptions
     from lango.insight.timeline import Timeline
     from lango.store.sessions.listing import Page
     from lango.store.turns.listing import ListedTurn
@@ -104,7 +104,7 @@ def show(
 
         database = opened.store.database
         store = SqlTurnStore(database)
-        with _known(turn, opened.place):
+        with _known(turn, opened.store_options):
             stored_turn = await store.get(opened.tenant, turn)
         timeline = await read_timeline(database, stored_turn)
         related = [await store.get(opened.tenant, turn_id) for turn_id in timeline.turns]
@@ -188,12 +188,14 @@ def _print_accepted(new: Turn) -> None:
     typer.echo(f"It is {new.state}: a worker that serves {new.session.app_name} runs it.", err=True)
 
 
-def _with_turns(place: Place, tenant: str | None, work: Callable[[Turns], Awaitable[Turn]]) -> Turn:
-    return with_store(place, tenant, lambda opened: with_turns(opened, work))
+def _with_turns(
+    store_options: StoreOptions, tenant: str | None, work: Callable[[Turns], Awaitable[Turn]]
+) -> Turn:
+    return with_store(store_options, tenant, lambda opened: with_turns(opened, work))
 
 
 @contextmanager
-def _known(turn: str, place: Place) -> Generator[None]:
+def _known(turn: str, store_options: StoreOptions) -> Generator[None]:
     """Add a hint to TurnNotFoundError; check the turn's id."""
     from lango.core.ids import check_id
     from lango.errors import TurnNotFoundError
@@ -202,8 +204,9 @@ def _known(turn: str, place: Place) -> Generator[None]:
     try:
         yield
     except TurnNotFoundError as error:
+        listing = command_of(store_options, "turns", "list")
         raise TurnNotFoundError(
-            f"Turn {turn} not found. Run `{command_of(place, 'turns', 'list')}`, or pass --tenant."
+            f"Turn {turn} not found. Run `{listing}`, or pass --tenant."
         ) from error
 
 

@@ -121,11 +121,11 @@ async def _run_with_probes(application: Application, worker: TurnWorker, port: i
 
 
 def _started(application: Application, worker: TurnWorker) -> str:
-    from lango.store.db.connection_errors import place
+    from lango.store.db.connection_errors import database_address
 
     return (
         f"Running turns of {', '.join(worker.apps)}, up to {worker.options.concurrency} at a "
-        f"time, from {place(application.store.database.url)}."
+        f"time, from {database_address(application.store.database.url)}."
     )
 
 

@@ -174,12 +174,12 @@ def _queue_rows(fleet: FleetState) -> list[list[str]]:
     counts: defaultdict[tuple[str, str], dict[str, int]] = defaultdict(dict)
     ages: dict[tuple[str, str], float] = {}
     for group in fleet.turns:
-        place = group.app, group.tenant
-        counts[place][group.state] = group.count
+        owner = group.app, group.tenant
+        counts[owner][group.state] = group.count
         if group.state == "queued" and group.oldest is not None:
-            ages[place] = group.oldest
-    places = sorted(counts, key=lambda place: (-counts[place].get("queued", 0), place))
-    return [[*place, *_queue_cells(counts[place], ages.get(place))] for place in places]
+            ages[owner] = group.oldest
+    owners = sorted(counts, key=lambda owner: (-counts[owner].get("queued", 0), owner))
+    return [[*owner, *_queue_cells(counts[owner], ages.get(owner))] for owner in owners]
 
 
 def _queue_cells(counts: dict[str, int], oldest: float | None) -> list[str]:

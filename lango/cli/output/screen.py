@@ -11,7 +11,7 @@ from typing import Protocol, TextIO
 from rich.console import Console
 from rich.markup import escape
 
-from lango.cli.options import Place, command_of
+from lango.cli.options import StoreOptions, command_of
 from lango.cli.output.printable import one_line, printable
 from lango.core.causes import cause_of
 from lango.core.turns.events import (
@@ -75,11 +75,11 @@ class TextScreen:
         *,
         thoughts: bool = False,
         notes: Console | None = None,
-        place: Place = (None, None, None),
+        store_options: StoreOptions = (None, None, None),
     ) -> None:
         self.speaker = ""
         self._thoughts = thoughts
-        self._place = place
+        self._store_options = store_options
         self._out = sys.stdout
         self._notes = notes or Console(stderr=True, highlight=False)
         self._streamed: set[str] = set()
@@ -113,7 +113,7 @@ class TextScreen:
                 self._note(_remark(event))
             case Failed():
                 self._show_waiting()
-                self._note(_reason(event, self._place), style="red", full=True)
+                self._note(_reason(event, self._store_options), style="red", full=True)
             case ToolFinished() if event.error is not None:
                 cause = event.cause or event.error
                 self._note(f"← {event.name} failed: {cause}", style="yellow", full=True)
@@ -231,14 +231,13 @@ def _is_foreign(event: Failed) -> bool:
     return not isinstance(event.error, LangoError)
 
 
-def _reason(event: Failed, place: Place) -> str:
+def _reason(event: Failed, store_options: StoreOptions) -> str:
     """Why the turn failed; if another process ran it, the command that shows the cause."""
     if _is_foreign(event):
         return str(cause_of(event.error))
     if event.error_id:
-        return (
-            f"{_ELSEWHERE} `{command_of(place, 'turns', 'show', event.error_id)}` shows the cause."
-        )
+        show = command_of(store_options, "turns", "show", event.error_id)
+        return f"{_ELSEWHERE} `{show}` shows the cause."
     return str(event.error)
 
 

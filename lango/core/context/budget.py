@@ -122,7 +122,7 @@ class FittedConversation:
     tokens: int
     left_out: int = 0
     shortened: tuple[str, ...] = ()  # ids of the calls whose outputs were shortened
-    summaries: range = range(0)  # the places of summaries, after which messages were left out
+    summaries: range = range(0)  # the indexes of summaries, after which messages were left out
 
 
 def no_summaries(messages: Sequence[Message]) -> int:
@@ -136,8 +136,8 @@ def open_turn(messages: Sequence[Message]) -> int:
 
     ADK passes other agents' messages to a model as user messages too, after the user's own.
     """
-    users = [place for place, message in enumerate(messages) if message.role == "user"]
-    turn_starts = [place for place in users if not is_quote(messages[place])]
+    users = [index for index, message in enumerate(messages) if message.role == "user"]
+    turn_starts = [index for index in users if not is_quote(messages[index])]
     return (turn_starts or users or [0])[-1]
 
 
@@ -192,7 +192,7 @@ def fit(
 
 
 def _newest_that_fit(summaries: Sequence[Message], room: int, tokens: Tokens) -> range:
-    """The places of the newest summaries that fit."""
+    """The indexes of the newest summaries that fit."""
     first = len(summaries)
     while first > 0 and tokens(summaries[first - 1]) <= room:
         first -= 1

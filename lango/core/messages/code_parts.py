@@ -26,7 +26,7 @@ _OUTCOMES: Final[dict[str, Outcome]] = {
 class CodePart:
     """Code, or the output of code."""
 
-    part: int  # its place among the parts of its message
+    part: int  # its index among the parts of its message
     kind: PartKind
     text: str
     language: str | None = None  # of code, if the model names it

@@ -51,13 +51,13 @@ def pair_calls(messages: Sequence[Message]) -> list[Message]:
     pairs = _matched(messages)
     used_ids: set[str] = set()
     paired: list[Message] = []
-    for place, message in enumerate(messages):
+    for index, message in enumerate(messages):
         if message.is_tool:
             continue
         if not message.is_assistant:
             paired.append(replace(message, tool_calls=()) if message.tool_calls else message)
             continue
-        slots = pairs.calls.get(place, [])
+        slots = pairs.calls.get(index, [])
         for slot in slots:
             slot.id = _free_id(slot.id, used_ids)
             used_ids.add(slot.id)
@@ -74,18 +74,18 @@ def with_call_ids(messages: Sequence[Message]) -> list[Message]:
     """
     pairs = _matched(messages)
     identified: list[Message] = []
-    for place, message in enumerate(messages):
+    for index, message in enumerate(messages):
         if all(call.id for call in message.tool_calls):
             identified.append(message)
             continue
-        if place in pairs.calls:
-            identified.append(_calling(message, pairs.calls[place]))
+        if index in pairs.calls:
+            identified.append(_calling(message, pairs.calls[index]))
             continue
         fallback = _fallback_ids(message)
         calls = [
             call
             if call.id or not message.is_tool
-            else replace(call, id=_owner_id(pairs, (place, number), fallback[number]))
+            else replace(call, id=_owner_id(pairs, (index, number), fallback[number]))
             for number, call in enumerate(message.tool_calls)
         ]
         identified.append(replace(message, tool_calls=tuple(calls)))
@@ -99,16 +99,16 @@ def _owner_id(pairs: _Pairs, key: tuple[int, int], fallback: str) -> str:
 
 def _matched(messages: Sequence[Message]) -> _Pairs:
     pairs = _Pairs()
-    for place, message in enumerate(messages):
+    for index, message in enumerate(messages):
         if message.is_tool:
             for number, result in enumerate(_results(message)):
                 slot = _slot_of(result, pairs.calls)
                 if slot is not None:
                     slot.result = result
-                    pairs.owners[place, number] = slot
+                    pairs.owners[index, number] = slot
         elif message.is_assistant and message.tool_calls:
             ids = _fallback_ids(message)
-            pairs.calls[place] = [
+            pairs.calls[index] = [
                 _Slot(call, call_id) for call, call_id in zip(message.tool_calls, ids, strict=True)
             ]
     return pairs
@@ -159,8 +159,8 @@ def _by_position(
 
 def _newest_first(calls: Mapping[int, Sequence[_Slot]]) -> Iterator[_Slot]:
     """All calls: those of the newest message first, in order within each message."""
-    for place in reversed(tuple(calls)):
-        yield from calls[place]
+    for index in reversed(tuple(calls)):
+        yield from calls[index]
 
 
 def _calling(message: Message, slots: Sequence[_Slot]) -> Message:

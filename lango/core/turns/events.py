@@ -145,7 +145,7 @@ class MessagePart(Event):
     type: ClassVar[str] = "message.part"
     message: str
     author: str
-    part: int  # its place among the parts of the session's event
+    part: int  # its index among the parts of the session's event
     kind: PartKind
     text: str
     language: str | None = None

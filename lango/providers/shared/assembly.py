@@ -87,8 +87,8 @@ class Assembly:
         return "".join(self._text)
 
     @property
-    def place(self) -> int:
-        """The place of the next piece in the answer; see `opaque`."""
+    def position(self) -> int:
+        """The position of the next piece in the answer; see `opaque`."""
         return 1 + len(self._calls) if self._calls or self._text else 0
 
     def add_text(self, text: str | None) -> Sequence[StreamEvent]:
@@ -110,10 +110,10 @@ class Assembly:
         return (ThoughtDelta(text),) if text else Nothing
 
     def reason(
-        self, text: str, item: JsonObject | None, place: int | None = None
+        self, text: str, item: JsonObject | None, position: int | None = None
     ) -> Sequence[StreamEvent]:
         """Add a finished piece of reasoning, with the item that the family wants back."""
-        opaque = "" if item is None else pack(self.place if place is None else place, item)
+        opaque = "" if item is None else pack(self.position if position is None else position, item)
         clean_text = storable_text(text)
         return (ReasoningDone(Reasoning(clean_text, self.provider, self.model, opaque)),)
 

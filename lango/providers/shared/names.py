@@ -31,7 +31,7 @@ class ApiCallIds:
 
 def _nine(digest: bytes) -> str:
     number = int.from_bytes(digest, "big")
-    return "".join(_LETTERS[number // 62**place % 62] for place in range(9))
+    return "".join(_LETTERS[number // 62**exponent % 62] for exponent in range(9))
 
 
 # The vendors' SDKs document no rule; these are the ones that their servers enforce.

@@ -1,8 +1,8 @@
-"""Opaque reasoning data: stored byte for byte with its place in the answer, and sent back.
+"""Opaque reasoning data: stored byte for byte with its position in the answer, and sent back.
 
 Model families that sign their reasoning depend on the order of an answer, and a Message stores
-text and calls separately. So each piece records its place: 0 before everything, 1 after the text,
-2 after the first call, and so on.
+text and calls separately. So each piece records its position: 0 before everything, 1 after the
+text, 2 after the first call, and so on.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from lango.core.values import JsonObject, json_text
 
 T = TypeVar("T")
 
-Placed = tuple[int, JsonObject]
+PositionedItem = tuple[int, JsonObject]
 
 
-def pack(place: int, item: JsonObject) -> str:
+def pack(position: int, item: JsonObject) -> str:
     """The opaque text of a piece of reasoning."""
-    return json_text({"at": place, "item": item})
+    return json_text({"at": position, "item": item})
 
 
-def own(message: Message, family: str, model: str | None = None) -> list[Placed]:
+def own(message: Message, family: str, model: str | None = None) -> list[PositionedItem]:
     """The pieces in a message from this family (and from this model, if one is given)."""
     pieces = (
         _unpack(piece)
@@ -34,8 +34,8 @@ def own(message: Message, family: str, model: str | None = None) -> list[Placed]
     return [piece for piece in pieces if piece is not None]
 
 
-def _unpack(piece: Reasoning) -> Placed | None:
-    """Place and item; None for data that `pack` did not write."""
+def _unpack(piece: Reasoning) -> PositionedItem | None:
+    """Position and item; None for data that `pack` did not write."""
     try:
         packed: Any = json.loads(piece.opaque)
     except (ValueError, RecursionError):
@@ -43,19 +43,19 @@ def _unpack(piece: Reasoning) -> Placed | None:
     if not isinstance(packed, dict):
         return None
     fields = cast(JsonObject, packed)
-    place, item = fields.get("at"), fields.get("item")
-    if not isinstance(place, int) or not isinstance(item, dict):
+    position, item = fields.get("at"), fields.get("item")
+    if not isinstance(position, int) or not isinstance(item, dict):
         return None
-    return place, cast(JsonObject, item)
+    return position, cast(JsonObject, item)
 
 
 def interleave(
     pieces: Iterable[tuple[int, T]], text: Sequence[T], calls: Sequence[T]
 ) -> Iterator[T]:
-    """Text and calls with the pieces inserted at their places."""
+    """Text and calls with the pieces inserted at their positions."""
     waiting = list(pieces)
-    for place, own_pieces in enumerate(([], text, *([call] for call in calls))):
+    for index, own_pieces in enumerate(([], text, *([call] for call in calls))):
         yield from own_pieces
-        yield from (piece for position, piece in waiting if position == place)
+        yield from (piece for position, piece in waiting if position == index)
     end = 1 + len(calls)
     yield from (piece for position, piece in waiting if not 0 <= position <= end)

@@ -22,7 +22,7 @@ _DETAILS: Final[dict[type[BaseException], str]] = {
     SessionNotFoundError: "Session not found",
     UnknownAppError: "Agent not found. GET list-apps lists those that are served.",
 }
-_PLACES: Final = ("apps/", "list-apps", "run", "version")
+_PATHS: Final = ("apps/", "list-apps", "run", "version")
 
 
 class ErrorDetail(BaseModel):
@@ -51,8 +51,8 @@ class AdkRoute(AnsweringRoute):
 
 def use_adk_form(app: FastAPI, prefix: str) -> None:
     """Answer all problems below these routes in ADK's form, also those of unknown paths."""
-    for place in ("",) if prefix else _PLACES:
-        use_form(app, f"{prefix}/{place}", _respond_to)
+    for path in ("",) if prefix else _PATHS:
+        use_form(app, f"{prefix}/{path}", _respond_to)
 
 
 def _respond_to(problem: Problem, headers: dict[str, str]) -> JSONResponse:

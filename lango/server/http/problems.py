@@ -191,12 +191,12 @@ def fields_of(error: RequestValidationError) -> list[FieldProblem]:
     """What is wrong with a request, without the values that were sent."""
     details = error.errors()[:MAX_FIELDS]
     return [
-        FieldProblem(at=_place(detail["loc"]), problem=str(detail["msg"])) for detail in details
+        FieldProblem(at=_location(detail["loc"]), problem=str(detail["msg"])) for detail in details
     ]
 
 
-def _place(location: Sequence[Any]) -> str:
-    return ".".join(map(str, location))[:_FIELD_ROOM]
+def _location(loc: Sequence[Any]) -> str:
+    return ".".join(map(str, loc))[:_FIELD_ROOM]
 
 
 async def _on_http(request: Request, error: Exception) -> JSONResponse:

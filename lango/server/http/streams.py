@@ -50,9 +50,9 @@ def frame(turn_id: str, event: LoggedEvent) -> bytes:
     """An event as a frame of server-sent events."""
     timestamp = datetime.fromtimestamp(event.at, UTC).isoformat().replace("+00:00", "Z")
     is_part = event.length is not None
-    place = str(event.position) if is_part else event.number
-    fields = {"id": place, "type": event.type, "turn": turn_id, "at": timestamp} | event.data
-    return f"id: {place}\nevent: {event.type}\ndata: {json_text(fields)}\n\n".encode()
+    event_id = str(event.position) if is_part else event.number
+    fields = {"id": event_id, "type": event.type, "turn": turn_id, "at": timestamp} | event.data
+    return f"id: {event_id}\nevent: {event.type}\ndata: {json_text(fields)}\n\n".encode()
 
 
 async def frames(

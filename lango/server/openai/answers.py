@@ -45,7 +45,7 @@ _WAITS: Final = (
     "The call {name}({arguments}) waits for approval. Answer it in the server's /console/, or with "
     'POST /v1/turns/{turn}/approvals {{"call": "{call}", "approved": true}}, or false.'
 )
-_NEEDS: Final = "The tool {name} needs a credential of yours ({kind}): {where}"
+_NEEDS: Final = "The tool {name} needs a credential of yours ({kind}): {next_step}"
 _ANSWER: Final = "send it with POST /v1/turns/{turn}/approvals"
 
 Events = AsyncGenerator[LoggedEvent]
@@ -84,8 +84,8 @@ class DeltaReader:
             notice |= {"turn": self._turn.id, "call": data["approval"]}
             yield from self._say(data["approval"], _WAITS.format(**notice))
         elif event.type == CredentialRequired.type:
-            place = data.get("auth_uri") or _ANSWER.format(turn=self._turn.id)
-            text = _NEEDS.format(name=data["name"], kind=data["kind"], where=place)
+            next_step = data.get("auth_uri") or _ANSWER.format(turn=self._turn.id)
+            text = _NEEDS.format(name=data["name"], kind=data["kind"], next_step=next_step)
             yield from self._say(data["credential"], text)
         elif event.type in (Completed.type, InputRequired.type, Failed.type, Cancelled.type):
             self._end(event)

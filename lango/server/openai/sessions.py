@@ -292,7 +292,7 @@ def _text(number: int, message: ChatMessage) -> str:
 def _part(number: int, part: ContentPart) -> str:
     text = part.text if part.type == "text" else part.refusal if part.type == "refusal" else None
     if text is None:
-        place = f"messages.{number}.content"
-        message = f"{place} has a part that is no text. Send text alone."
-        raise UnsupportedRequestError(message, param=place)
+        param = f"messages.{number}.content"
+        message = f"{param} has a part that is no text. Send text alone."
+        raise UnsupportedRequestError(message, param=param)
     return text

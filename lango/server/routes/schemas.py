@@ -196,7 +196,7 @@ class SessionPage(BaseModel):
 class SessionMessagePart(BaseModel):
     """Code that a model ran in a message, or the output of code."""
 
-    part: int = Field(description="Its place among the parts of the message.")
+    part: int = Field(description="Its index among the parts of the message.")
     kind: PartKind
     text: str = Field(description=f"Cut after {MAX_PART:,} characters.")
     language: str | None = Field(description="Of code, if the model names it.")

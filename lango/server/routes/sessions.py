@@ -45,7 +45,7 @@ router = APIRouter(
 OUR_ID: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 """The form of server-made ids; nothing else is looked up."""
 PageSize = Annotated[int, Query(ge=1, le=MAX_PAGE)]
-Place = Annotated[Number | None, Query()]
+SequenceNumber = Annotated[Number | None, Query()]
 
 
 SessionId = Annotated[str, Path(description="The session's `id`.")]
@@ -167,8 +167,8 @@ async def delete_session(session: SeenSession, served: Served) -> None:
 async def list_messages(
     session: SeenSession,
     served: Served,
-    before: Place = None,
-    after: Place = None,
+    before: SequenceNumber = None,
+    after: SequenceNumber = None,
     limit: PageSize = 50,
 ) -> MessagePage:
     """Messages in order: the newest, those before a number, or those after one."""

@@ -37,8 +37,8 @@ from lango.server.routes.sessions import (
     OUR_ID,
     OwnSession,
     PageSize,
-    Place,
     SeenSession,
+    SequenceNumber,
     Since,
     Until,
 )
@@ -143,7 +143,7 @@ async def submit_turn(
 
 @router.get("/sessions/{session_id}/turns")
 async def list_turns(
-    session: SeenSession, turns: TenantsTurns, before: Place = None, limit: PageSize = 50
+    session: SeenSession, turns: TenantsTurns, before: SequenceNumber = None, limit: PageSize = 50
 ) -> TurnPage:
     """A page of a session's turns, the newest first."""
     session_turns = await turns.of_session(

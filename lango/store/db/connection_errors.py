@@ -43,7 +43,7 @@ _CLASS_PREFIX: Final = re.compile(r"^<class '[^']*'>: ")
 @contextmanager
 def in_words(url: str) -> Generator[None]:
     """Inside, a database that is missing or refuses raises a StoreError with a readable message."""
-    address = place(store_url(url))
+    address = database_address(store_url(url))
     try:
         yield
     except ssl.SSLCertVerificationError as error:
@@ -68,8 +68,8 @@ def in_words(url: str) -> Generator[None]:
         raise UnsupportedUrlError from error
 
 
-def place(url: sa.URL) -> str:
-    """Where a database is, without user and password."""
+def database_address(url: sa.URL) -> str:
+    """A SQLite file, or a server's host, port and database; without user and password."""
     if is_sqlite(url):
         return url.database or ":memory:"
     return f"{url.host or 'localhost'}:{url.port or 5432}/{url.database or ''}"

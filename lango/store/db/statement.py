@@ -24,11 +24,11 @@ class Row(Protocol):
     def __getattr__(self, name: str, /) -> Any: ...
 
 
-class _Place(NamedTuple):
+class _Parameter(NamedTuple):
     """One argument of a statement: a value by its name, or a constant."""
 
     name: str | None
-    always: Any
+    constant: Any
     encode: Callable[[Any], Any] | None
 
 
@@ -37,7 +37,7 @@ class DriverStatement:
     """A statement as asyncpg or sqlite3 takes it."""
 
     sql: str
-    places: tuple[_Place, ...]
+    parameters: tuple[_Parameter, ...]
     row: Callable[[Iterable[Any]], Row]
     decoders: tuple[_Decode | None, ...] = ()
     """For each column, what makes its value; empty if the driver makes them all."""
@@ -45,8 +45,8 @@ class DriverStatement:
     def arguments(self, values: Mapping[str, Any]) -> list[Any]:
         """The values in the order of the statement's arguments."""
         arguments: list[Any] = []
-        for name, always, encode in self.places:
-            value = always if name is None else values[name]
+        for name, constant, encode in self.parameters:
+            value = constant if name is None else values[name]
             arguments.append(value if encode is None else encode(value))
         return arguments
 
@@ -88,16 +88,16 @@ class Prepared:
 
 def _wired(statement: Any, dialect: sa.Dialect, names: Sequence[str]) -> DriverStatement:
     compiled = statement.compile(dialect=dialect, column_keys=list(names))
-    places: list[_Place] = []
+    parameters: list[_Parameter] = []
     for name in compiled.positiontup:
         bind = compiled.binds[name]
         encode = bind.type.dialect_impl(dialect).bind_processor(dialect)
         if name not in names and bind.required:
             raise TypeError(f"The statement has no value for {name}.")
-        places.append(_Place(name if name in names else None, bind.effective_value, encode))
+        parameters.append(_Parameter(name if name in names else None, bind.effective_value, encode))
     columns = statement.exported_columns
     row, decoders = row_of_columns(*columns.keys()), _decoders(columns.values(), dialect)
-    return DriverStatement(str(compiled), tuple(places), row, decoders)
+    return DriverStatement(str(compiled), tuple(parameters), row, decoders)
 
 
 def _decoders(columns: Iterable[Any], dialect: sa.Dialect) -> tuple[_Decode | None, ...]:

@@ -156,15 +156,15 @@ async def _write(
 
 def new_row(session_pk: int, entry: Entry, after: Counters) -> tuple[sa.Table, JsonObject]:
     """The row of an entry and its table; `after` are the session's counters with the entry."""
-    place: JsonObject = {
+    key_columns: JsonObject = {
         "session_pk": session_pk,
         "seq": after.next_seq - 1,
         "event_id": entry.event_id,
         "invocation_id": entry.invocation_id,
     }
     if entry.state_only:
-        return state_changes, place | {"delta": json_or_none(entry.changes)}
-    return messages, place | _columns(entry) | {"cum_tokens": after.total_tokens}
+        return state_changes, key_columns | {"delta": json_or_none(entry.changes)}
+    return messages, key_columns | _columns(entry) | {"cum_tokens": after.total_tokens}
 
 
 def _columns(entry: Entry) -> JsonObject:

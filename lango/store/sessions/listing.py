@@ -87,8 +87,8 @@ class SessionFilter:
 ANY: Final = SessionFilter()
 
 
-def _encode(place: list[Any]) -> str:
-    return base64.urlsafe_b64encode(json_text(place).encode()).decode().rstrip("=")
+def _encode(position: list[Any]) -> str:
+    return base64.urlsafe_b64encode(json_text(position).encode()).decode().rstrip("=")
 
 
 def _decode(cursor: str) -> tuple[datetime, int]:
@@ -135,7 +135,7 @@ async def list_page(
     """The sessions of some apps by last activity, newest first."""
     apps = list(dict.fromkeys(app_names))
     count = check_limit(limit) + 1
-    values = _values(user_id, session_filter) | (_place(cursor) if cursor else {})
+    values = _values(user_id, session_filter) | (_position(cursor) if cursor else {})
     if not apps:
         return Page([], None)
     app_values = {f"app_{number}": name for number, name in enumerate(apps)}
@@ -170,8 +170,8 @@ def _escaped(text: str) -> str:
     return "".join(f"{_ESCAPE}{letter}" if letter in f"{_ESCAPE}%_" else letter for letter in text)
 
 
-def _place(cursor: str) -> dict[str, Any]:
-    """The position of the previous page's last session."""
+def _position(cursor: str) -> dict[str, Any]:
+    """The position of the previous page's last session, as bind parameters."""
     time, pk = _decode(cursor)
     return {"active": time, "pk": pk}
 

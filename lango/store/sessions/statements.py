@@ -77,12 +77,12 @@ _APPEND_SHARED_STATE: Final = """, a as (
 def append_statement(*, state_only: bool, session_state: bool, shared_state: bool) -> str:
     """Epoch check, sequence, state merge, insert and duplicate check in one statement."""
     insert, last = (_APPEND_STATE_CHANGE, 9) if state_only else (_APPEND_MESSAGE, 15)
-    places = (f"${number}" for number in count(last + 1))
-    state = _STATE.format(new=next(places)) if session_state else ""
+    parameters = (f"${number}" for number in count(last + 1))
+    state = _STATE.format(new=next(parameters)) if session_state else ""
     sql = _APPEND_SESSION.format(turn="" if state_only else _TURN, state=state) + insert
     if shared_state:
         names = ("app", "user", "app_state", "user_state")
-        sql += _APPEND_SHARED_STATE.format(**{name: f"{next(places)}::text" for name in names})
+        sql += _APPEND_SHARED_STATE.format(**{name: f"{next(parameters)}::text" for name in names})
     return sql + "\nselect seq from s"
 
 

@@ -1,1 +1,1 @@
-"""Sessions from and to other places: export, restore, bulk import."""
+"""Sessions from and to files and other databases: export, restore, bulk import."""

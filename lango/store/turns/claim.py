@@ -135,7 +135,7 @@ class TurnQueue:
         if not apps:
             return []
 
-        values = {f"app_{place}": app for place, app in enumerate(apps)}
+        values = {f"app_{index}": app for index, app in enumerate(apps)}
         dead_after = timedelta(seconds=self.dead_after)
         rows = await self.database.read(
             turn_heads.heads(len(apps), limit, lateral=not self.database.is_sqlite),
@@ -432,7 +432,7 @@ class TurnQueue:
 
     async def _promote(self, session_pk: int, rows: Sequence[Row]) -> list[Head]:
         numbers = {row.number for row in rows}
-        place = {
+        bounds = {
             "until": max(row.run_at for row in rows),
             "first": min(numbers),
             "last": max(numbers),
@@ -443,7 +443,7 @@ class TurnQueue:
             if session is None:  # deleted, or locked: then it stays due
                 return []
             (last,) = await transaction.all(_LAST_POSITION, of_session=session_pk)
-            scheduled = await transaction.all(_SCHEDULED, of_session=session_pk, **place)
+            scheduled = await transaction.all(_SCHEDULED, of_session=session_pk, **bounds)
             due = [row for row in scheduled if row.number in numbers]
             for position, row in enumerate(due, (last.position or 0) + 1):
                 await turn_rows.change_turn(

@@ -60,7 +60,7 @@ def _heads(apps: int, limit: int, lateral: bool) -> Prepared:
     PostgreSQL plans for a tenth of all rows.
     """
     limit_column = sa.literal_column(str(limit), sa.Integer)
-    names: list[sa.BindParameter[str]] = [sa.bindparam(f"app_{place}") for place in range(apps)]
+    names: list[sa.BindParameter[str]] = [sa.bindparam(f"app_{index}") for index in range(apps)]
     flows = [_skip_scan(name, turns.c.flow, "from_flow", FLOWS) for name in names]
     tenants = [_skip_scan(name, turns.c.tenant, "from_tenant", TENANTS) for name in names]
     walk = _walked if lateral else _listed

@@ -57,10 +57,10 @@ with w as (
     turns.last_event, turns.last_event - w.count as before
 ), e as (
   insert into turn_events (session_pk, turn, number, epoch, type, data, batch, created)
-  select t.session_pk, t.turn, t.before + e.place, t.epoch, e.type, e.data,
-    case when e.place = 1 then $9 end, now()
+  select t.session_pk, t.turn, t.before + e.ordinal, t.epoch, e.type, e.data,
+    case when e.ordinal = 1 then $9 end, now()
   from t join unnest($5::text[], $6::bigint[], $7::text[], $8::json[])
-    as e(claim_id, place, type, data) on e.claim_id = t.claim_id
+    as e(claim_id, ordinal, type, data) on e.claim_id = t.claim_id
 )
 select claim_id, last_event, epoch, now() as created from t"""
 
@@ -215,9 +215,9 @@ class TurnLog:
         turns_of = [(w.claim.turn.session_pk, w.claim.turn.number, w.claim.id) for w in writes]
         data_by_claim = {write.claim.id: types_and_data(write.events) for write in writes}
         lines = [
-            (claim_id, place, kind, json_text(data))
+            (claim_id, ordinal, kind, json_text(data))
             for claim_id, events in data_by_claim.items()
-            for place, (kind, data) in enumerate(events, 1)
+            for ordinal, (kind, data) in enumerate(events, 1)
         ]
         columns = *_columns(turns_of, 3), [len(write.events) for write in writes]
         rows = await self.database.fetch(_APPEND, *columns, *_columns(lines, 4), batch)
@@ -318,7 +318,7 @@ async def _trim_sqlite(connection: AsyncConnection, older_than: float) -> int:
 
 def _columns(rows: Sequence[tuple[Any, ...]], width: int) -> list[list[Any]]:
     """Rows as one array for each column, which the server reads faster than JSON."""
-    return [[row[place] for row in rows] for place in range(width)]
+    return [[row[index] for row in rows] for index in range(width)]
 
 
 def types_and_data(events: Sequence[Event]) -> list[tuple[str, JsonObject]]:
@@ -347,9 +347,9 @@ def _merged(writes: Sequence[LogWrite]) -> list[LogWrite]:
     claims: dict[str, Claim] = {}
     for claim, events in writes:
         claims[claim.id] = claim
-        place = (claim.turn.session_pk, claim.turn.number, claim.id)
-        merged.setdefault(place, []).extend(events)
-    return [LogWrite(claims[place[2]], merged[place]) for place in sorted(merged)]
+        key = (claim.turn.session_pk, claim.turn.number, claim.id)
+        merged.setdefault(key, []).extend(events)
+    return [LogWrite(claims[key[2]], merged[key]) for key in sorted(merged)]
 
 
 async def _append(

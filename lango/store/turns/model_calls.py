@@ -83,9 +83,9 @@ async def resume_calls(database: Database, claim: Claim) -> EarlierUsage:
 
     async def once(transaction: Transaction) -> EarlierUsage:
         claim_row = await turn_rows.hold(transaction, claim)
-        place = turn.session_pk, turn.number
-        await turn_usage.mark_cut_off(transaction, *place, claim_row.clock)
-        usage = await turn_usage.spent_on_models(transaction, *place)
+        turn_key = turn.session_pk, turn.number
+        await turn_usage.mark_cut_off(transaction, *turn_key, claim_row.clock)
+        usage = await turn_usage.spent_on_models(transaction, *turn_key)
         tools = await transaction.all(
             _TOOLS,
             of_session=turn.session_pk,

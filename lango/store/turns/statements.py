@@ -138,9 +138,9 @@ with s as (
   returning turns.session_pk, turns.id, turns.run_at
 ), e as (
   insert into {_EVENT}
-  select t.session_pk, t.number, t.last_event - cardinality($9::text[]) + e.place, t.epoch,
+  select t.session_pk, t.number, t.last_event - cardinality($9::text[]) + e.ordinal, t.epoch,
     e.type, e.data, now()
-  from t, unnest($9::text[], $10::json[]) with ordinality as e(type, data, place)
+  from t, unnest($9::text[], $10::json[]) with ordinality as e(type, data, ordinal)
 )"""  # noqa: S608
 _CLOSED: Final = "select $1, t.*, n.* from s left join t on true left join n on true"
 CLOSE: Final = f"{_CLOSE}\n{_CLOSED}"

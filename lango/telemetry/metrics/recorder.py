@@ -1,4 +1,4 @@
-"""The metrics of a process, and the methods that measured places call.
+"""The metrics of a process, and the methods that instrumented code calls.
 
 No label has a user, session, tenant or turn: the number of series must not grow with use.
 """

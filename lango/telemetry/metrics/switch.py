@@ -1,6 +1,6 @@
-"""Whether this process measures itself. Without metrics, a measured place costs one check.
+"""Whether this process measures itself. Without metrics, a measurement costs one check.
 
-A measured place reads `metrics.recorder`, and calls it unless it is None.
+Instrumented code reads `metrics.recorder`, and calls it unless it is None.
 """
 
 from __future__ import annotations

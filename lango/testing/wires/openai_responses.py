@@ -87,36 +87,36 @@ def _steps(answer: ScriptedAnswer, model: str) -> Iterator[Step]:
 
 
 def _reasoning(answer: ScriptedAnswer, output: list[JsonObject]) -> Iterator[Step]:
-    item_place: JsonObject = {"output_index": len(output)}
+    item_fields: JsonObject = {"output_index": len(output)}
     item: JsonObject = {"id": "rs_1", "type": "reasoning", "summary": []}
-    yield "response.output_item.added", {**item_place, "item": item}
-    place = {**item_place, "item_id": "rs_1", "summary_index": 0}
+    yield "response.output_item.added", {**item_fields, "item": item}
+    event_fields = {**item_fields, "item_id": "rs_1", "summary_index": 0}
     part = {"type": "summary_text", "text": ""}
     if answer.thoughts:
-        yield "response.reasoning_summary_part.added", {**place, "part": part}
+        yield "response.reasoning_summary_part.added", {**event_fields, "part": part}
         for piece in answer.pieces(answer.thoughts):
-            yield "response.reasoning_summary_text.delta", {**place, "delta": piece}
+            yield "response.reasoning_summary_text.delta", {**event_fields, "delta": piece}
         item = {**item, "summary": [{**part, "text": answer.thoughts}]}
     if answer.signature:
         item = {**item, "encrypted_content": answer.signature}
-    yield "response.output_item.done", {**item_place, "item": item}
+    yield "response.output_item.done", {**item_fields, "item": item}
     output.append(item)
 
 
 def _message(answer: ScriptedAnswer, output: list[JsonObject]) -> Iterator[Step]:
-    item_place: JsonObject = {"output_index": len(output)}
+    item_fields: JsonObject = {"output_index": len(output)}
     item: JsonObject = {"id": "msg_1", "type": "message", "role": "assistant"}
-    yield "response.output_item.added", {**item_place, "item": {**item, "content": []}}
-    place = {**item_place, "item_id": "msg_1", "content_index": 0}
+    yield "response.output_item.added", {**item_fields, "item": {**item, "content": []}}
+    event_fields = {**item_fields, "item_id": "msg_1", "content_index": 0}
     part: JsonObject = {"type": "output_text", "text": "", "annotations": []}
-    yield "response.content_part.added", {**place, "part": part}
+    yield "response.content_part.added", {**event_fields, "part": part}
     for piece in answer.pieces(answer.text):
-        yield "response.output_text.delta", {**place, "delta": piece, "logprobs": []}
-    yield "response.output_text.done", {**place, "text": answer.text, "logprobs": []}
+        yield "response.output_text.delta", {**event_fields, "delta": piece, "logprobs": []}
+    yield "response.output_text.done", {**event_fields, "text": answer.text, "logprobs": []}
     full_part = {**part, "text": answer.text}
-    yield "response.content_part.done", {**place, "part": full_part}
+    yield "response.content_part.done", {**event_fields, "part": full_part}
     item |= {"status": "completed", "content": [full_part]}
-    yield "response.output_item.done", {**item_place, "item": item}
+    yield "response.output_item.done", {**item_fields, "item": item}
     output.append(item)
 
 
@@ -127,10 +127,10 @@ def _call(answer: ScriptedAnswer, call: Call, output: list[JsonObject]) -> Itera
         item["call_id"] = call.id
     opening = {**item, "arguments": "", "status": "in_progress"}
     yield "response.output_item.added", {"output_index": index, "item": opening}
-    place = {"output_index": index, "item_id": item["id"]}
+    event_fields = {"output_index": index, "item_id": item["id"]}
     for piece in answer.pieces(call.arguments):
-        yield "response.function_call_arguments.delta", {**place, "delta": piece}
-    arguments_event = {**place, "arguments": call.arguments}
+        yield "response.function_call_arguments.delta", {**event_fields, "delta": piece}
+    arguments_event = {**event_fields, "arguments": call.arguments}
     yield "response.function_call_arguments.done", arguments_event
     item |= {"arguments": call.arguments, "status": "completed"}
     yield "response.output_item.done", {"output_index": index, "item": item}

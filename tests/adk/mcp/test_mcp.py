@@ -19,7 +19,7 @@ from faults.database.own_cluster import free_port
 from lango.adk.mcp.settings import McpServer, mcp_toolset
 from lango.adk.sessions.service import SessionServiceAdapter
 from lango.errors import InvalidToolError, MissingExtraError
-from tests.adk.mcp.mcp_places import (
+from tests.adk.mcp.mcp_servers import (
     ROGUE,
     HeldResources,
     McpConversation,
@@ -32,7 +32,7 @@ from tests.adk.mcp.mcp_places import (
     text_of,
 )
 
-Place = OnStdio | OnHttp
+RunningServer = OnStdio | OnHttp
 TURNS = 100
 REJECTED = "This tool call is rejected."
 
@@ -51,19 +51,19 @@ def calls(notes: Path) -> Path:
 
 
 @pytest.fixture(params=[OnStdio, OnHttp])
-async def place(request: pytest.FixtureRequest, notes: Path) -> AsyncGenerator[Place]:
+async def running(request: pytest.FixtureRequest, notes: Path) -> AsyncGenerator[RunningServer]:
     """Either transport in turn."""
-    place: Place = await asyncio.to_thread(request.param, notes)
-    yield place
-    place.stop()
+    running: RunningServer = await asyncio.to_thread(request.param, notes)
+    yield running
+    running.stop()
 
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Generator[OnHttp]:
     """A server for the tests that do it no harm."""
-    place = OnHttp(tmp_path_factory.mktemp("shared") / "notes")
-    yield place
-    place.stop()
+    running = OnHttp(tmp_path_factory.mktemp("shared") / "notes")
+    yield running
+    running.stop()
 
 
 @pytest.fixture
@@ -109,7 +109,9 @@ def bench(service: SessionServiceAdapter, open_toolsets: list[BaseToolset]) -> B
     return Bench(service, open_toolsets)
 
 
-async def test_killed_in_the_middle_of_a_call(place: Place, bench: Bench, calls: Path) -> None:
+async def test_killed_in_the_middle_of_a_call(
+    running: RunningServer, bench: Bench, calls: Path
+) -> None:
     """The model gets the failure as a result, and the next call of the same turn works."""
     restarted = asyncio.Event()
 
@@ -119,11 +121,11 @@ async def test_killed_in_the_middle_of_a_call(place: Place, bench: Bench, calls:
         return "waited"
 
     script = [call("add", a=1, b=2), call("hang"), call("wait"), call("add", a=3, b=4), "done"]
-    talk = bench.talk(await place.server(), *script, tools=[wait])
+    talk = bench.talk(await running.server(), *script, tools=[wait])
     turn = asyncio.create_task(talk.say("go"))
     await asyncio.to_thread(calls.read_text)
-    await place.kill()
-    await place.restart()
+    await running.kill()
+    await running.restart()
     restarted.set()
     assert text_of(await turn) == "done"
     first, failed, waited, last = talk.told
@@ -135,24 +137,24 @@ async def test_killed_in_the_middle_of_a_call(place: Place, bench: Bench, calls:
 
 
 async def test_a_server_that_is_down_for_a_while(bench: Bench, notes: Path) -> None:
-    place = await asyncio.to_thread(OnHttp, notes)
+    running = await asyncio.to_thread(OnHttp, notes)
     try:
-        talk = bench.talk(await place.server(), "hello", call("add", a=1, b=2), "a pity")
+        talk = bench.talk(await running.server(), "hello", call("add", a=1, b=2), "a pity")
         await talk.say("hello")
-        await place.kill()
+        await running.kill()
         assert text_of(await talk.say("go")) == "a pity"
         assert "cannot be reached" in talk.told[-1]["error"]
         assert "cannot be reached at the moment" in talk.instruction
-        await place.restart()
+        await running.restart()
         await talk.say('call add {"a": 5, "b": 6}')
         assert talk.told[-1]["structuredContent"] == {"result": 11}
         assert "cannot be reached" not in talk.instruction
     finally:
-        place.stop()
+        running.stop()
 
 
-async def test_nothing_is_left_after_a_hundred_turns(place: Place) -> None:
-    toolset = mcp_toolset(await place.server())
+async def test_nothing_is_left_after_a_hundred_turns(running: RunningServer) -> None:
+    toolset = mcp_toolset(await running.server())
     talk = McpConversation(InMemorySessionService(), toolset)
 
     async def turn(number: int) -> None:
@@ -167,8 +169,8 @@ async def test_nothing_is_left_after_a_hundred_turns(place: Place) -> None:
     connected = HeldResources.now()
     for number in range(TURNS):
         if number == TURNS // 2:
-            await place.kill()
-            await place.restart()
+            await running.kill()
+            await running.restart()
         await turn(number)
     assert HeldResources.now().is_within(connected)
     await toolset.close()
@@ -188,8 +190,8 @@ async def test_many_turns_at_once_share_one_server(bench: Bench, notes: Path) ->
 async def test_a_call_that_hangs_costs_its_timeout(
     bench: Bench, way: str, notes: Path, shared: OnHttp
 ) -> None:
-    place = OnStdio(notes) if way == "stdio" else shared
-    talk = bench.talk(await place.server(timeout=1.5))
+    running = OnStdio(notes) if way == "stdio" else shared
+    talk = bench.talk(await running.server(timeout=1.5))
     await talk.listed()
     began = time.monotonic()
     await talk.say("call hang {}")
@@ -295,8 +297,8 @@ async def test_tools_with_bad_schemas_are_left_out(
         assert caplog.text.count(f"The parameters of {name} are no JSON Schema") == 1
 
 
-def removed(place: OnHttp, name: str) -> bool:
-    return place.notes.exists() and f"removed {name}\n" in place.notes.read_text()
+def removed(running: OnHttp, name: str) -> bool:
+    return running.notes.exists() and f"removed {name}\n" in running.notes.read_text()
 
 
 @pytest.mark.parametrize("confirmed", [True, False])

@@ -25,7 +25,7 @@ from lango.adk.runner import AgentRunner
 from lango.adk.tools.adapter import as_adk_tools
 from lango.tools.function import tool
 from lango.tools.names import RESERVED
-from tests.adk.mcp.mcp_places import McpConversation, call, command, confirmation
+from tests.adk.mcp.mcp_servers import McpConversation, call, command, confirmation
 from tests.cli.running import run
 
 paid: list[int] = []

@@ -18,7 +18,7 @@ from lango.adk.durable import progress
 from lango.adk.mcp.settings import mcp_toolset
 from lango.core.turns.events import ToolFinished, ToolProgress, TurnEvent
 from lango.testing import ScriptedProvider
-from tests.adk.mcp.mcp_places import OnHttp, OnStdio, call, command
+from tests.adk.mcp.mcp_servers import OnHttp, OnStdio, call, command
 
 DEPTH = 4
 DUG = [ToolProgress("", "dig", number, DEPTH, f"at {number}") for number in range(1, DEPTH + 1)]
@@ -47,11 +47,13 @@ def _check(events: list[TurnEvent]) -> None:
 
 
 @pytest.fixture(params=[OnStdio, OnHttp])
-async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[OnStdio | OnHttp]:
+async def running(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> AsyncGenerator[OnStdio | OnHttp]:
     """Either transport in turn."""
-    place: OnStdio | OnHttp = request.param(tmp_path / "notes")
-    yield place
-    place.stop()
+    running: OnStdio | OnHttp = request.param(tmp_path / "notes")
+    yield running
+    running.stop()
 
 
 @pytest.fixture(autouse=True)
@@ -60,8 +62,8 @@ def _every_report(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "SHARE", 0.0)
 
 
-async def test_of_lango_s_toolset(place: OnStdio | OnHttp, sqlite_url: str) -> None:
-    _check(await _events(mcp_toolset(await place.server()), sqlite_url))
+async def test_of_lango_s_toolset(running: OnStdio | OnHttp, sqlite_url: str) -> None:
+    _check(await _events(mcp_toolset(await running.server()), sqlite_url))
 
 
 async def test_of_adk_s_own_toolset(sqlite_url: str) -> None:

@@ -32,7 +32,7 @@ from lango.errors import InvalidToolError
 from lango.store.sessions.entries import SessionKey
 from lango.store.sessions.store import SqlSessionStore
 from lango.testing import ScriptedProvider
-from tests.adk.mcp.mcp_places import call
+from tests.adk.mcp.mcp_servers import call
 from tests.adk.openapi.shop_api import KEY, PASSWORD, TOKEN, ShopApi, shop_api
 from tests.support.credential_turns import all_rows
 

@@ -211,8 +211,8 @@ async def test_a_history_whose_ids_were_stripped_is_paired_by_position(
     assert INTERRUPTED not in [message.content for message in request.messages]
     pairs = [
         (json.loads(one.input)["number"], json.loads(answer.content)["seen"])
-        for place_of, message in enumerate(request.messages)
-        for one, answer in zip(message.tool_calls, request.messages[place_of + 1 :], strict=False)
+        for index, message in enumerate(request.messages)
+        for one, answer in zip(message.tool_calls, request.messages[index + 1 :], strict=False)
         if message.is_assistant
     ]
     assert pairs == [(1, 1), (2, 2)] * 2

@@ -45,12 +45,14 @@ def test_upgrade_check_current_on_sqlite(tmp_path: Path) -> None:
 
 
 def test_upgrade_check_current_in_a_postgresql_schema(postgres_url: str, schema: str) -> None:
-    place = ("--url", postgres_url, "--schema", schema)
-    assert run("db", "current", *place).out == "none: the database has no lango tables yet\n"
-    message = refusal(run("db", "check", *place))
+    store_options = ("--url", postgres_url, "--schema", schema)
+    assert (
+        run("db", "current", *store_options).out == "none: the database has no lango tables yet\n"
+    )
+    message = refusal(run("db", "check", *store_options))
     assert "has no lango tables yet. Run `lango db upgrade" in message
-    assert run("db", "upgrade", *place).code == 0
-    assert run("db", "check", *place).code == 0
+    assert run("db", "upgrade", *store_options).code == 0
+    assert run("db", "check", *store_options).code == 0
 
 
 def test_the_url_may_come_from_the_environment(

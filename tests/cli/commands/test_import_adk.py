@@ -58,9 +58,9 @@ def test_both_in_one_postgresql_database(tmp_path: Path) -> None:
     async def both() -> None:
         async with empty_database("postgresql", tmp_path) as url:
             await fill(url)
-            place = ("--url", url, "--schema", "lango")
-            assert (await asyncio.to_thread(run, "db", "upgrade", *place)).code == 0
-            done = await asyncio.to_thread(run, "db", "import-adk", url, *place)
+            store_options = ("--url", url, "--schema", "lango")
+            assert (await asyncio.to_thread(run, "db", "upgrade", *store_options)).code == 0
+            done = await asyncio.to_thread(run, "db", "import-adk", url, *store_options)
             assert done.code == 0, done
             assert "Verified" in done.out
 

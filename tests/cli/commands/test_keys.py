@@ -84,25 +84,25 @@ def test_the_table_shows_no_secret(sqlite_url: str) -> None:
 
 
 def test_rotate_and_revoke(sqlite_url: str) -> None:
-    place = ("--url", sqlite_url)
-    old = made_by(run("keys", "create", "--user", "ann", *place))
+    url_option = ("--url", sqlite_url)
+    old = made_by(run("keys", "create", "--user", "ann", *url_option))
     key = found(sqlite_url, old)
     assert key is not None
-    new = made_by(run("keys", "rotate", key.id, *place))
+    new = made_by(run("keys", "rotate", key.id, *url_option))
     assert found(sqlite_url, old) is not None
     assert found(sqlite_url, new) is not None
-    assert run("keys", "revoke", key.id, *place).out == f"The key {key.id} is revoked.\n"
+    assert run("keys", "revoke", key.id, *url_option).out == f"The key {key.id} is revoked.\n"
     assert found(sqlite_url, old) is None
     assert found(sqlite_url, new) is not None
     assert sorted(output["state"] for output in listed(sqlite_url)) == ["live", "revoked"]
 
 
 def test_rotate_at_once(sqlite_url: str) -> None:
-    place = ("--url", sqlite_url)
-    old = made_by(run("keys", "create", "--user", "ann", *place))
+    url_option = ("--url", sqlite_url)
+    old = made_by(run("keys", "create", "--user", "ann", *url_option))
     key = found(sqlite_url, old)
     assert key is not None
-    output = json.loads(run("keys", "rotate", key.id, "--grace", "0", "--json", *place).out)
+    output = json.loads(run("keys", "rotate", key.id, "--grace", "0", "--json", *url_option).out)
     assert found(sqlite_url, old) is None
     assert found(sqlite_url, output["key"]) is not None
     assert sorted(one["state"] for one in listed(sqlite_url)) == ["expired", "live"]

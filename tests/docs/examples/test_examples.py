@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.docs.environments import ADDRESS, free_address, reader
 from tests.docs.pages import ROOT
-from tests.docs.places import ADDRESS, free_address, reader
 from tests.docs.shell import Shell
 
 EXAMPLES = ROOT / "examples"

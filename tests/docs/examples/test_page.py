@@ -7,8 +7,8 @@ from pathlib import Path
 
 from playwright.async_api import expect
 
+from tests.docs.environments import ADDRESS, free_address, reader
 from tests.docs.pages import ROOT
-from tests.docs.places import ADDRESS, free_address, reader
 from tests.docs.shell import Shell
 from tests.support.browsing import chromium, complaints_of
 

@@ -15,8 +15,8 @@ from sqlalchemy import make_url
 
 from faults.turns.workspace import TurnProcess, Workspace, turn_process
 from lango.store.hold import read_hold
+from tests.docs.environments import free_address, reader
 from tests.docs.pages import DOCS, blocks
-from tests.docs.places import free_address, reader
 from tests.docs.shell import Shell
 from tests.store.rows import beside
 from tests.support.databases import direct, on_server, server_url, temporary_postgres

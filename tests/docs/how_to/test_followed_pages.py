@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.docs.environments import ADDRESS, free_address, reader
 from tests.docs.pages import DOCS
-from tests.docs.places import ADDRESS, free_address, reader
 from tests.docs.shell import Shell
 from tests.store.transfer.adk_databases import empty_database
 

@@ -18,8 +18,8 @@ import pytest
 from tests.cli.processes import PATIENCE, Running
 from tests.cli.slow_shop import Shop
 from tests.conftest import CI
+from tests.docs.environments import ADDRESS, free_address
 from tests.docs.pages import DOCS, blocks
-from tests.docs.places import ADDRESS, free_address
 
 PAGE = DOCS / "how-to/nginx.md"
 NAME = "agents.example.com"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.docs.environments import free_address, newcomer
 from tests.docs.pages import DOCS
-from tests.docs.places import free_address, newcomer
 from tests.docs.shell import Shell
 
 PAGE = DOCS / "how-to/testing-models.md"

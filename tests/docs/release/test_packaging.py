@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from lango.cli.root import DISTRIBUTION
+from tests.docs.environments import free_address, newcomer
 from tests.docs.pages import ROOT
-from tests.docs.places import free_address, newcomer
 
 # What each extra brings.
 EXTRAS = {

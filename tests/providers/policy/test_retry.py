@@ -216,7 +216,7 @@ async def test_no_fallback_is_asked_after_the_time_limit() -> None:
     assert other.asked == []
 
 
-async def test_a_provider_that_fails_to_close_frees_its_place() -> None:
+async def test_a_provider_that_fails_to_close_frees_its_slot() -> None:
     async def clumsy() -> AsyncIterator[StreamEvent]:
         try:
             yield TextDelta("Hel")
@@ -288,7 +288,7 @@ async def test_answers_that_come_together_come_in_a_few_at_a_time() -> None:
     assert heard == 2 * crowd  # the text and the end of each
 
 
-async def test_a_consumer_that_leaves_frees_its_place() -> None:
+async def test_a_consumer_that_leaves_frees_its_slot() -> None:
     closed = asyncio.Event()
 
     async def chatty() -> AsyncIterator[StreamEvent]:
@@ -348,12 +348,12 @@ async def test_nothing_is_sent_that_could_not_be_noted_before() -> None:
 
     async def refuse(attempt: ModelAttempt) -> None:
         assert (attempt.outcome, attempt.provider) == ("started", "m")
-        raise OSError("no place to note it")
+        raise OSError("no space to note it")
 
     attempts: list[ModelAttempt] = []
     model, other = Model("Hello."), Model("Hello.")
     provider = PolicyProvider(model, FAST, fallbacks=[Fallback(other, "o")])
-    with pytest.raises(OSError, match="no place"):
+    with pytest.raises(OSError, match="no space"):
         await events_of(
             provider.answer(FittingRequest(ask()), on_start=refuse, on_attempt=attempts.append)
         )

@@ -4,7 +4,7 @@ from lango.core.messages.messages import Message, Reasoning
 from lango.providers.shared.opaque import interleave, own, pack
 
 
-def test_reasoning_finds_its_places() -> None:
+def test_reasoning_finds_its_positions() -> None:
     pieces = [(0, "r0"), (1, "r1"), (3, "r3"), (99, "beyond")]
     assert list(interleave(pieces, ["text"], ["c0", "c1"])) == [
         "r0",

@@ -54,8 +54,8 @@ def test_the_standard(body: bytes, events: list[ServerSentEvent]) -> None:
 
 @given(body=BODIES, cuts=st.lists(st.integers(0, 300)))
 def test_any_split_gives_the_same_events(body: bytes, cuts: list[int]) -> None:
-    places = [0, *sorted(min(cut, len(body)) for cut in cuts), len(body)]
-    pieces = [body[start:end] for start, end in pairwise(places)]
+    bounds = [0, *sorted(min(cut, len(body)) for cut in cuts), len(body)]
+    pieces = [body[start:end] for start, end in pairwise(bounds)]
     assert parse(pieces) == parse([body])
 
 

@@ -15,6 +15,6 @@ def test_stop_sequences_do_not_depend_on_deltas(text: str, sizes: list[int], sto
         shown += stops.feed(text[at : at + size])
         at += size
     shown += stops.rest()
-    found = [place for each in (stop, "ccc") if each and (place := text.find(each)) >= 0]
-    assert shown == text[: min(found, default=len(text))]
-    assert stops.reached == bool(found)
+    indexes = [index for each in (stop, "ccc") if each and (index := text.find(each)) >= 0]
+    assert shown == text[: min(indexes, default=len(text))]
+    assert stops.reached == bool(indexes)

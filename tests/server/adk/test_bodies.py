@@ -43,10 +43,10 @@ FORGED: dict[str, Any] = {
     ],
 )
 async def test_runs_that_are_refused(
-    adk_small: ServedApp, change: dict[str, Any], status: int, words: str
+    adk_sqlite_served: ServedApp, change: dict[str, Any], status: int, words: str
 ) -> None:
-    async with adk_small.client() as web:
-        caller = Caller(web, adk_small.agent)
+    async with adk_sqlite_served.client() as web:
+        caller = Caller(web, adk_sqlite_served.agent)
         web.base_url = "http://localhost/adk/"
         assert (await caller.create()).status_code == 200
         for route in ("run", "run_sse"):
@@ -57,9 +57,9 @@ async def test_runs_that_are_refused(
         assert not (await caller.get())["events"]
 
 
-async def test_sessions_that_are_refused(adk_small: ServedApp) -> None:
-    async with adk_small.client() as web:
-        caller = Caller(web, adk_small.agent)
+async def test_sessions_that_are_refused(adk_sqlite_served: ServedApp) -> None:
+    async with adk_sqlite_served.client() as web:
+        caller = Caller(web, adk_sqlite_served.agent)
         web.base_url = "http://localhost/adk/"
         for body, words in (
             ({"events": [FORGED]}, "ADK protocol function calls"),
@@ -74,14 +74,14 @@ async def test_sessions_that_are_refused(adk_small: ServedApp) -> None:
         assert (await web.get(caller.sessions)).json() == []
 
 
-async def test_a_session_is_restored_from_events(adk_small: ServedApp) -> None:
+async def test_a_session_is_restored_from_events(adk_sqlite_served: ServedApp) -> None:
     event_body = {
         "author": "user",
         "invocationId": "i",
         "content": {"role": "user", "parts": [{"text": "Hi"}]},
     }
-    async with adk_small.client() as web:
-        caller = Caller(web, adk_small.agent)
+    async with adk_sqlite_served.client() as web:
+        caller = Caller(web, adk_sqlite_served.agent)
         web.base_url = "http://localhost/adk/"
         assert (await caller.create(events=[event_body])).status_code == 200
         (event,) = (await caller.get())["events"]
@@ -89,27 +89,33 @@ async def test_a_session_is_restored_from_events(adk_small: ServedApp) -> None:
         assert "customMetadata" not in event
 
 
-async def test_a_restored_event_has_no_metadata_of_lango_s_own(adk_small: ServedApp) -> None:
+async def test_a_restored_event_has_no_metadata_of_lango_s_own(
+    adk_sqlite_served: ServedApp,
+) -> None:
     event_body = {
         "author": "agent",
         "invocationId": "i",
         "customMetadata": {"lango_step": "after", "lango_temp": {"temp:a": 1}, "mine": 1},
         "content": {"role": "model", "parts": [{"text": "Hi"}]},
     }
-    async with adk_small.client() as web:
-        caller = Caller(web, adk_small.agent)
+    async with adk_sqlite_served.client() as web:
+        caller = Caller(web, adk_sqlite_served.agent)
         web.base_url = "http://localhost/adk/"
         assert (await caller.create(events=[event_body])).status_code == 200
-    service = SessionServiceAdapter(adk_small.process.store, tenant=adk_small.tenant)
-    loaded = await service.get_session(app_name=adk_small.agent, user_id="ann", session_id="s1")
+    service = SessionServiceAdapter(
+        adk_sqlite_served.process.store, tenant=adk_sqlite_served.tenant
+    )
+    loaded = await service.get_session(
+        app_name=adk_sqlite_served.agent, user_id="ann", session_id="s1"
+    )
     assert loaded is not None
     metadata = loaded.events[0].custom_metadata or {}
     assert "mine" in metadata
     assert not [name for name in metadata if name.startswith("lango_")]
 
 
-async def test_unknown_paths_have_the_same_form(adk_small: ServedApp) -> None:
-    async with adk_small.client() as web:
+async def test_unknown_paths_have_the_same_form(adk_sqlite_served: ServedApp) -> None:
+    async with adk_sqlite_served.client() as web:
         for method, path, status in (
             ("GET", "/adk/nowhere", 404),
             ("PUT", "/adk/run", 405),
@@ -122,8 +128,8 @@ async def test_unknown_paths_have_the_same_form(adk_small: ServedApp) -> None:
         assert (wrong.status_code, wrong.json().keys()) == (415, {"detail"})
 
 
-async def test_the_routes_are_in_the_openapi_document(adk_small: ServedApp) -> None:
-    async with adk_small.client() as web:
+async def test_the_routes_are_in_the_openapi_document(adk_sqlite_served: ServedApp) -> None:
+    async with adk_sqlite_served.client() as web:
         paths = (await web.get("/openapi.json")).json()["paths"]
     assert paths["/adk/run_sse"]["post"]["operationId"] == "adk_run_sse"
     assert "patch" in paths["/adk/apps/{app_name}/users/{user_id}/sessions/{session_id}"]

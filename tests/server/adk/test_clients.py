@@ -44,8 +44,8 @@ async def talk(client: AdkWebServerClient, opened: ServedApp) -> None:
 
 
 @pytest.mark.parametrize("path", ["/adk", "/"])
-async def test_adk_s_own_client(sqlite_place: Workspace, tenant: str, path: str) -> None:
-    async with served_app(sqlite_place, tenant, adk_routes=path) as opened:
+async def test_adk_s_own_client(sqlite_workspace: Workspace, tenant: str, path: str) -> None:
+    async with served_app(sqlite_workspace, tenant, adk_routes=path) as opened:
         opened.app.state.identity = Local(tenant)
         async with (
             live(opened, opened.worker()) as served,
@@ -54,7 +54,7 @@ async def test_adk_s_own_client(sqlite_place: Workspace, tenant: str, path: str)
             await talk(client, opened)
 
 
-async def test_they_are_off_unless_set(small: ServedApp) -> None:
-    async with small.client() as web:
+async def test_they_are_off_unless_set(sqlite_served: ServedApp) -> None:
+    async with sqlite_served.client() as web:
         for path in ("/adk/list-apps", "/list-apps"):
             assert (await web.get(path)).status_code == 404

@@ -22,12 +22,12 @@ PNG = b"\x89PNG\r\n\x1a\n"
 
 
 @pytest_asyncio.fixture
-async def tight(sqlite_place: Workspace, tenant: str) -> AsyncIterator[ServedApp]:
+async def tight(sqlite_workspace: Workspace, tenant: str) -> AsyncIterator[ServedApp]:
     """A server that takes small pictures, few bytes and a short history."""
     files = FileSettings(max_bytes=200, types=["image/png"])
     quotas = QuotaSettings(file_bytes=250, history_tokens=10_000)
     async with served_app(
-        sqlite_place, tenant, adk_routes="/adk", files=files, quotas=quotas
+        sqlite_workspace, tenant, adk_routes="/adk", files=files, quotas=quotas
     ) as opened:
         yield opened
 

@@ -139,13 +139,18 @@ async def test_a_streamed_change_of_state_is_that_of_the_session(adk_served: Ser
         assert {frame["author"] for frame in frames} == {"stepwise"}
 
 
-async def test_a_stream_says_that_its_session_was_deleted(adk_small: ServedApp) -> None:
-    async with live(adk_small, adk_small.worker()) as served, served.client(root="/adk/") as web:
-        caller, text = Caller(web, adk_small.agent), ""
+async def test_a_stream_says_that_its_session_was_deleted(adk_sqlite_served: ServedApp) -> None:
+    async with (
+        live(adk_sqlite_served, adk_sqlite_served.worker()) as served,
+        served.client(root="/adk/") as web,
+    ):
+        caller, text = Caller(web, adk_sqlite_served.agent), ""
         await begin(caller)
         body = caller.body('call hold {"name": "never"}', streaming=True)
         async with web.stream("POST", "run_sse", json=body) as response:
-            await adk_small.process.workspace.effects.wait(lambda words: "held never" in words)
+            await adk_sqlite_served.process.workspace.effects.wait(
+                lambda words: "held never" in words
+            )
             await web.delete(f"{caller.sessions}/s1")
             async for line in response.aiter_lines():
                 text += f"{line}\n"
@@ -153,25 +158,25 @@ async def test_a_stream_says_that_its_session_was_deleted(adk_small: ServedApp) 
 
 
 async def test_thoughts_of_a_model_that_does_not_stream_have_their_author(
-    adk_small: ServedApp,
+    adk_sqlite_served: ServedApp,
 ) -> None:
     async with (
-        live(adk_small, worker_of(adk_small, agents.thinking)) as served,
+        live(adk_sqlite_served, worker_of(adk_sqlite_served, agents.thinking)) as served,
         served.client(root="/adk/") as web,
     ):
-        caller = Caller(web, adk_small.agent)
+        caller = Caller(web, adk_sqlite_served.agent)
         await begin(caller)
         frames = await caller.stream("Hello", streaming=True)
         assert {frame["author"] for frame in frames} == {"thinking"}
         assert "thinking aloud" in partial_text(frames)
 
 
-async def test_the_text_of_a_foreign_exception_is_not_shown(adk_small: ServedApp) -> None:
+async def test_the_text_of_a_foreign_exception_is_not_shown(adk_sqlite_served: ServedApp) -> None:
     async with (
-        live(adk_small, worker_of(adk_small, agents.raising)) as served,
+        live(adk_sqlite_served, worker_of(adk_sqlite_served, agents.raising)) as served,
         served.client(root="/adk/") as web,
     ):
-        caller = Caller(web, adk_small.agent)
+        caller = Caller(web, adk_sqlite_served.agent)
         await begin(caller)
         frames = await caller.stream("Hello")
         failed = await caller.run("Hello")
@@ -203,7 +208,7 @@ async def shown(served: ServedApp, *events: Event) -> list[str]:
     return [partial_text([event]) async for event in read.read(partials=True)]
 
 
-async def test_text_of_a_lost_attempt_is_not_sent_again(small: ServedApp) -> None:
+async def test_text_of_a_lost_attempt_is_not_sent_again(sqlite_served: ServedApp) -> None:
     lost = Started(), MessageDelta("a", "One two", "agent"), Started(2)
     end = MessageCompleted("b", "agent", "One two three"), Completed()
     deltas = (
@@ -211,31 +216,33 @@ async def test_text_of_a_lost_attempt_is_not_sent_again(small: ServedApp) -> Non
         MessageDelta("b", " two th"),
         MessageDelta("b", "ree"),
     )
-    assert await shown(small, *lost, *deltas, *end) == ["One two", " th", "ree"]
+    assert await shown(sqlite_served, *lost, *deltas, *end) == ["One two", " th", "ree"]
 
 
 @pytest.mark.parametrize("second", ["", "One", "One two", "Uno"])
-async def test_text_is_not_sent_again_after_two_deaths(small: ServedApp, second: str) -> None:
+async def test_text_is_not_sent_again_after_two_deaths(
+    sqlite_served: ServedApp, second: str
+) -> None:
     lost = Started(), MessageDelta("a", "One two", "agent"), Started(2)
     again = [MessageDelta("b", second, "agent")] if second else []
     last = Started(3), MessageDelta("c", "One two three", "agent")
     end = MessageCompleted("c", "agent", "One two three"), Completed()
-    assert await shown(small, *lost, *again, *last, *end) == ["One two", " three"]
+    assert await shown(sqlite_served, *lost, *again, *last, *end) == ["One two", " three"]
 
 
-async def test_parallel_agents_are_told_apart_after_a_death(small: ServedApp) -> None:
+async def test_parallel_agents_are_told_apart_after_a_death(sqlite_served: ServedApp) -> None:
     lost = Started(), MessageDelta("a1", "Left", "l"), MessageDelta("b1", "Right", "r")
     left = MessageDelta("a2", "Left one", "l"), MessageCompleted("a2", "l", "Left one")
     right = MessageDelta("b2", "Right two", "r"), MessageCompleted("b2", "r", "Right two")
-    texts = await shown(small, *lost, Started(2), *left, *right, Completed())
+    texts = await shown(sqlite_served, *lost, Started(2), *left, *right, Completed())
     assert texts == ["Left", "Right", " one", " two"]
 
 
-async def test_an_answer_that_differs_comes_as_a_whole(small: ServedApp) -> None:
+async def test_an_answer_that_differs_comes_as_a_whole(sqlite_served: ServedApp) -> None:
     lost = Started(), MessageDelta("a", "One two", "agent"), Started(2)
     other = MessageDelta("b", "One more", "agent"), MessageCompleted("b", "agent", "One more")
     later = MessageDelta("c", "Next", "agent"), MessageCompleted("c", "agent", "Next"), Completed()
-    assert await shown(small, *lost, *other, *later) == ["One two", "Next"]
+    assert await shown(sqlite_served, *lost, *other, *later) == ["One two", "Next"]
 
 
 async def test_data_in_a_message_reaches_the_model(adk_served: ServedApp) -> None:

@@ -93,8 +93,8 @@ async def test_artifacts_are_the_same(adk_served: ServedApp) -> None:
             "artifact": {"text": "Hi"},
             "customMetadata": {"by": "me"},
         }
-        place = "{c.sessions}/{c.session}/artifacts"
-        await same(pair, lambda c: c.web.post(place.format(c=c), json=note))
+        artifacts = "{c.sessions}/{c.session}/artifacts"
+        await same(pair, lambda c: c.web.post(artifacts.format(c=c), json=note))
         for path in (
             "",
             "/cat.png",
@@ -110,9 +110,9 @@ async def test_artifacts_are_the_same(adk_served: ServedApp) -> None:
             "/a/note.txt",
             "/missing.txt",
         ):
-            await same(pair, getting(place + path))
-        await same(pair, lambda c: c.web.delete(place.format(c=c) + "/a/note.txt"))
-        await same(pair, getting(place))
+            await same(pair, getting(artifacts + path))
+        await same(pair, lambda c: c.web.delete(artifacts.format(c=c) + "/a/note.txt"))
+        await same(pair, getting(artifacts))
 
 
 async def test_errors_are_the_same(adk_served: ServedApp) -> None:

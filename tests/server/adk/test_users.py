@@ -136,12 +136,12 @@ async def test_only_an_admin_sees_and_changes_state_of_the_app(adk_served: Serve
 
 
 async def test_an_admin_that_names_another_user_sees_what_that_user_sees(
-    adk_small: ServedApp,
+    adk_sqlite_served: ServedApp,
 ) -> None:
-    app, scopes = adk_small.agent, CHAT | {"admin", "act_as"}
-    adk_small.callers["desk"] = Known(adk_small.tenant, "desk", scopes, "key_desk")
+    app, scopes = adk_sqlite_served.agent, CHAT | {"admin", "act_as"}
+    adk_sqlite_served.callers["desk"] = Known(adk_sqlite_served.tenant, "desk", scopes, "key_desk")
     shared = {"app:motto": "Hi"}
-    async with adk_small.client("desk") as client:
+    async with adk_sqlite_served.client("desk") as client:
         client.base_url = "http://localhost/adk/"
         own, other = Caller(client, app, user="desk"), Caller(client, app)
         assert (await own.create(state=shared)).json()["state"] == shared

@@ -135,7 +135,7 @@ async def credentials(
 async def send_everywhere(
     app: FastAPI, number: int, texts: list[str], canaries: Canaries
 ) -> list[int]:
-    """One request with each secret in every place a client could put it; their statuses."""
+    """Send a request with each secret in each part that a client can set; return the statuses."""
     statuses: list[int] = []
     transport = httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:

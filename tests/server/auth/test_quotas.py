@@ -52,9 +52,9 @@ async def test_a_tenant_has_so_many_open_turns(workspace: Workspace, tenant: str
 
 
 async def test_turns_accepted_since_the_last_look_count(
-    sqlite_place: Workspace, tenant: str
+    sqlite_workspace: Workspace, tenant: str
 ) -> None:
-    async with served_app(sqlite_place, tenant, quotas=QuotaSettings(open_turns=2)) as served:
+    async with served_app(sqlite_workspace, tenant, quotas=QuotaSettings(open_turns=2)) as served:
         session = await served.session()
         assert [(await submit(served, session)).status_code for _ in range(4)] == [
             *(202, 202),
@@ -93,8 +93,8 @@ async def test_the_history_of_a_tenant_is_limited(workspace: Workspace, tenant: 
         assert (await submit(served, second, "bob")).status_code == 202
 
 
-async def test_a_repeated_request_counts_once(sqlite_place: Workspace, tenant: str) -> None:
-    async with served_app(sqlite_place, tenant, quotas=QuotaSettings(open_turns=2)) as served:
+async def test_a_repeated_request_counts_once(sqlite_workspace: Workspace, tenant: str) -> None:
+    async with served_app(sqlite_workspace, tenant, quotas=QuotaSettings(open_turns=2)) as served:
         session = await served.session()
         async with served.client(idempotency_key="k") as client:
             path = f"/v1/sessions/{session}/turns"
@@ -180,9 +180,9 @@ async def test_the_files_of_a_tenant_take_so_many_bytes(workspace: Workspace, te
         assert (await upload(served, two, 600)).status_code == 201
 
 
-async def test_without_a_quota_nothing_is_counted(sqlite_place: Workspace, tenant: str) -> None:
+async def test_without_a_quota_nothing_is_counted(sqlite_workspace: Workspace, tenant: str) -> None:
     unlimited = QuotaSettings(open_turns=None, file_bytes=None, history_tokens=None)
-    async with served_app(sqlite_place, tenant, quotas=unlimited) as served:
+    async with served_app(sqlite_workspace, tenant, quotas=unlimited) as served:
         session = await served.session()
         assert (await submit(served, session)).status_code == 202
         assert (await upload(served, session, 10)).status_code == 201

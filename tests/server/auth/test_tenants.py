@@ -42,12 +42,12 @@ def by_id(wanted: str) -> Operation:
     return next(operation for operation in OPERATIONS if operation.id == wanted)
 
 
-async def _nosy(small: ServedApp, monkeypatch: pytest.MonkeyPatch) -> Matrix:
+async def _nosy(sqlite_served: ServedApp, monkeypatch: pytest.MonkeyPatch) -> Matrix:
     """A matrix whose server takes everybody for ann."""
-    tried = await matrix(small)
+    tried = await matrix(sqlite_served)
 
     async def ann(*_: object) -> Caller:
-        return small.callers["ann"]
+        return sqlite_served.callers["ann"]
 
     monkeypatch.setattr("lango.server.auth.identity.Credentials.caller", ann)
     return tried
@@ -57,18 +57,18 @@ async def _nosy(small: ServedApp, monkeypatch: pytest.MonkeyPatch) -> Matrix:
     "operation", ["get_session", "list_memory", "list_sessions", "rename_session"]
 )
 async def test_a_leak_would_be_seen(
-    operation: str, small: ServedApp, monkeypatch: pytest.MonkeyPatch
+    operation: str, sqlite_served: ServedApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tried = await _nosy(small, monkeypatch)
+    tried = await _nosy(sqlite_served, monkeypatch)
     wrongs = await tried.wrongs(by_id(operation))
     expected = {"no key", "wrong key", "other tenant", "other user", "acting for another user"}
     assert {name for name in expected if any(f"by {name}:" in each for each in wrongs)} == expected
 
 
 async def test_an_answer_that_tells_what_exists_would_be_seen(
-    small: ServedApp, monkeypatch: pytest.MonkeyPatch
+    sqlite_served: ServedApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tried = await matrix(small)
+    tried = await matrix(sqlite_served)
     ask = httpx.AsyncClient.request
 
     async def telling(client: httpx.AsyncClient, *sent: str, **more: object) -> httpx.Response:

@@ -30,8 +30,8 @@ def nested(levels: int) -> str:
     [b"", b"{", b"nothing", b"\xff", b'{"app": NaN}', b'{"app": ' + b"9" * 5000 + b"}"],
     ids=["empty", "cut", "words", "not UTF-8", "NaN", "huge number"],
 )
-async def test_what_is_no_json_is_refused(body: bytes, small: ServedApp) -> None:
-    answer = await post(small, body)
+async def test_what_is_no_json_is_refused(body: bytes, sqlite_served: ServedApp) -> None:
+    answer = await post(sqlite_served, body)
     assert (answer.status_code, answer.json()["type"]) == (400, "urn:lango:error:invalid-body")
 
 
@@ -40,34 +40,34 @@ async def test_what_is_no_json_is_refused(body: bytes, small: ServedApp) -> None
     [nested(MAX_DEPTH + 1), "[" * 500_000, '{"a":' * 100_000],
     ids=["by one", "lists", "objects"],
 )
-async def test_what_is_too_deep_is_refused(text: str, small: ServedApp) -> None:
-    answer = await post(small, text)
+async def test_what_is_too_deep_is_refused(text: str, sqlite_served: ServedApp) -> None:
+    answer = await post(sqlite_served, text)
     assert (answer.status_code, answer.json()["type"]) == (400, "urn:lango:error:invalid-body")
 
 
-async def test_what_is_just_not_too_deep_is_read(small: ServedApp) -> None:
+async def test_what_is_just_not_too_deep_is_read(sqlite_served: ServedApp) -> None:
     assert json.loads(nested(MAX_DEPTH)) is not None
-    answer = await post(small, nested(MAX_DEPTH))
+    answer = await post(sqlite_served, nested(MAX_DEPTH))
     assert (answer.status_code, answer.json()["errors"][0]["at"]) == (422, "body.app")
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", None])
-async def test_a_body_must_say_that_it_is_json(kind: str | None, small: ServedApp) -> None:
-    body = json.dumps({"app": small.agent})
-    answer = await post(small, body, {"Content-Type": kind} if kind else {})
+async def test_a_body_must_say_that_it_is_json(kind: str | None, sqlite_served: ServedApp) -> None:
+    body = json.dumps({"app": sqlite_served.agent})
+    answer = await post(sqlite_served, body, {"Content-Type": kind} if kind else {})
     assert (answer.status_code, answer.json()["type"]) == (415, "urn:lango:error:media-type")
 
 
-async def test_a_charset_may_be_said(small: ServedApp) -> None:
-    body = json.dumps({"app": small.agent})
+async def test_a_charset_may_be_said(sqlite_served: ServedApp) -> None:
+    body = json.dumps({"app": sqlite_served.agent})
     headers = {"Content-Type": "Application/JSON; charset=utf-8"}
-    assert (await post(small, body, headers)).status_code == 201
+    assert (await post(sqlite_served, body, headers)).status_code == 201
 
 
 async def test_a_body_of_the_limit_is_read_and_one_above_is_not(
-    sqlite_place: Workspace, tenant: str
+    sqlite_workspace: Workspace, tenant: str
 ) -> None:
-    async with served_app(sqlite_place, tenant, max_body=1_000) as served:
+    async with served_app(sqlite_workspace, tenant, max_body=1_000) as served:
         body = json.dumps({"app": served.agent, "title": ""})
         fits = body.ljust(1_000)
         assert (await post(served, fits)).status_code == 201
@@ -78,7 +78,9 @@ async def test_a_body_of_the_limit_is_read_and_one_above_is_not(
         )
 
 
-async def test_a_body_without_a_length_is_read_no_further_than_the_limit(small: ServedApp) -> None:
+async def test_a_body_without_a_length_is_read_no_further_than_the_limit(
+    sqlite_served: ServedApp,
+) -> None:
     sent = 0
 
     async def endless() -> AsyncIterator[bytes]:
@@ -87,19 +89,19 @@ async def test_a_body_without_a_length_is_read_no_further_than_the_limit(small: 
             sent += 1 << 16
             yield b" " * (1 << 16)
 
-    answer = await post(small, endless())
+    answer = await post(sqlite_served, endless())
     assert answer.status_code == 413
     assert sent <= (1 << 20) + (1 << 16)
 
 
-async def test_a_key_that_is_no_text_is_refused_without_harm(small: ServedApp) -> None:
-    answer = await post(small, r'{"app": "x", "\ud800": 1}')
+async def test_a_key_that_is_no_text_is_refused_without_harm(sqlite_served: ServedApp) -> None:
+    answer = await post(sqlite_served, r'{"app": "x", "\ud800": 1}')
     assert answer.status_code == 422
 
 
 @pytest.mark.parametrize("path", ["/v1/sessions", "/openai/v1/chat/completions"])
 async def test_nothing_is_read_of_a_body_whose_sender_is_unknown(
-    path: str, small: ServedApp
+    path: str, sqlite_served: ServedApp
 ) -> None:
     sent: list[bytes] = []
 
@@ -107,15 +109,17 @@ async def test_nothing_is_read_of_a_body_whose_sender_is_unknown(
         sent.append(b"{")
         yield b"{"
 
-    async with small.client(None) as client:
+    async with sqlite_served.client(None) as client:
         answer = await client.post(path, content=body(), headers=JSON)
     assert (answer.status_code, sent) == (401, [])
 
 
 @pytest.mark.parametrize(("encoding", "status"), [("gzip", 415), ("br", 415), ("identity", 201)])
-async def test_a_packed_body_is_refused(encoding: str, status: int, small: ServedApp) -> None:
-    body = json.dumps({"app": small.agent})
-    answer = await post(small, body, JSON | {"Content-Encoding": encoding})
+async def test_a_packed_body_is_refused(
+    encoding: str, status: int, sqlite_served: ServedApp
+) -> None:
+    body = json.dumps({"app": sqlite_served.agent})
+    answer = await post(sqlite_served, body, JSON | {"Content-Encoding": encoding})
     assert answer.status_code == status
 
 
@@ -123,7 +127,7 @@ async def test_a_packed_body_is_refused(encoding: str, status: int, small: Serve
     "path", ["/v1/sessions", "/adk/run", "/openai/v1/chat/completions"], ids=["v1", "adk", "openai"]
 )
 async def test_a_client_that_leaves_in_mid_body_is_no_error(
-    path: str, adk_small: ServedApp, caplog: pytest.LogCaptureFixture
+    path: str, adk_sqlite_served: ServedApp, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
 
@@ -131,23 +135,25 @@ async def test_a_client_that_leaves_in_mid_body_is_no_error(
         yield b"{"
         raise ClientDisconnect
 
-    async with adk_small.client() as client:
+    async with adk_sqlite_served.client() as client:
         with pytest.raises(AssertionError):  # of the transport: the request has no answer
             await client.post(path, content=leaving(), headers=JSON)
     assert "disconnected before its request was complete" in caplog.text
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
-async def test_an_answer_names_only_the_first_wrong_fields(adk_small: ServedApp) -> None:
-    many = {"app": adk_small.agent} | {f"field_{number}": 1 for number in range(10_000)}
-    async with adk_small.client() as client:
+async def test_an_answer_names_only_the_first_wrong_fields(adk_sqlite_served: ServedApp) -> None:
+    many = {"app": adk_sqlite_served.agent} | {f"field_{number}": 1 for number in range(10_000)}
+    async with adk_sqlite_served.client() as client:
         answer = await client.post("/v1/sessions", json=many)
         wrong = {"model": "m", "messages": [1] * 10_000}
         openai = await client.post("/openai/v1/chat/completions", json=wrong)
         state = {"userId": "ann", "sessionId": "s1", "newMessage": {"parts": [1] * 1000}}
         adk = await client.post("/adk/run", json=state)
         events = {"events": [1] * 900}
-        listed = await client.post(f"/adk/apps/{adk_small.agent}/users/ann/sessions", json=events)
+        listed = await client.post(
+            f"/adk/apps/{adk_sqlite_served.agent}/users/ann/sessions", json=events
+        )
     assert (answer.status_code, len(answer.json()["errors"])) == (422, 20)
     assert (openai.status_code, len(openai.content) < 5_000) == (400, True)
     assert (adk.status_code, len(adk.content) < 5_000) == (422, True)

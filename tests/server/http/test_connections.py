@@ -65,13 +65,13 @@ async def read_the_clock() -> None:
 
 
 @pytest_asyncio.fixture
-async def hasty(small: ServedApp, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Live]:
+async def hasty(sqlite_served: ServedApp, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Live]:
     """A server with a short timeout for requests, which no stall of this process uses up."""
     monkeypatch.setattr("lango.server.http.connections.PATIENCE", 2.0)
     loop = asyncio.get_running_loop()
     monkeypatch.setattr(loop, "time", without_stalls(loop.time))
     reading = asyncio.create_task(read_the_clock())
-    async with live(small) as opened:
+    async with live(sqlite_served) as opened:
         yield opened
     reading.cancel()
 
@@ -137,14 +137,14 @@ async def test_a_refused_head_has_an_id_and_a_line_in_the_access_log(
     assert re.fullmatch(rf"127\.0\.0\.1 - - {status} 0 B \d+ ms -", line.getMessage())
 
 
-async def test_a_head_without_end_is_not_read(small: ServedApp) -> None:
-    async with live(small) as server:
+async def test_a_head_without_end_is_not_read(sqlite_served: ServedApp) -> None:
+    async with live(sqlite_served) as server:
         heard = await said_to(server, HEALTH[:-2] + b"X-More: 0\r\n" * 6_000)
     assert heard.startswith(b"HTTP/1.1 431 ")
 
 
-async def test_a_long_head_that_comes_at_once_is_refused_too(small: ServedApp) -> None:
-    async with live(small) as server:
+async def test_a_long_head_that_comes_at_once_is_refused_too(sqlite_served: ServedApp) -> None:
+    async with live(sqlite_served) as server:
         for more in (b"X-More: " + b"0" * 70_000 + b"\r\n", b"X-More: 0\r\n" * 8_000):
             assert (await said_to(server, HEALTH[:-2] + more + b"\r\n")).startswith(
                 b"HTTP/1.1 431 "
@@ -152,7 +152,7 @@ async def test_a_long_head_that_comes_at_once_is_refused_too(small: ServedApp) -
         assert (await asked(server, "/healthz")).status_code == 200
 
 
-async def test_what_is_sent_behind_an_answer_is_not_read(small: ServedApp) -> None:
+async def test_what_is_sent_behind_an_answer_is_not_read(sqlite_served: ServedApp) -> None:
     piece, pieces = bytes(65_536), 10_000
 
     async def send(writer: asyncio.StreamWriter) -> None:
@@ -160,18 +160,18 @@ async def test_what_is_sent_behind_an_answer_is_not_read(small: ServedApp) -> No
             writer.write(piece)
             await writer.drain()
 
-    async with live(small) as server, connected(server) as (_, writer):
+    async with live(sqlite_served) as server, connected(server) as (_, writer):
         writer.write(POST + f"Content-Length: {len(piece) * pieces}\r\n\r\n".encode())
         with pytest.raises(ConnectionError):
             await asyncio.wait_for(send(writer), PATIENCE)
 
 
 async def test_a_body_that_comes_behind_its_refusal_leaves_the_connection_open(
-    small: ServedApp,
+    sqlite_served: ServedApp,
 ) -> None:
     elsewhere = b"POST /v1/turns HTTP/1.1\r\nHost: lango.example\r\nContent-Length: 2\r\n\r\n"
     async with (
-        live(small) as server,
+        live(sqlite_served) as server,
         connected(server) as (reader, writer),
         asyncio.timeout(PATIENCE),
     ):
@@ -224,11 +224,14 @@ async def asked(server: Live, path: str) -> httpx.Response:
 
 @pytest_asyncio.fixture
 async def narrow(
-    sqlite_place: Workspace, tenant: str, monkeypatch: pytest.MonkeyPatch
+    sqlite_workspace: Workspace, tenant: str, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Live]:
     """A server with room for three connections."""
     monkeypatch.setattr("lango.server.process.BESIDE_STREAMS", 2)
-    async with served_app(sqlite_place, tenant, max_streams=1) as served, live(served) as server:
+    async with (
+        served_app(sqlite_workspace, tenant, max_streams=1) as served,
+        live(served) as server,
+    ):
         yield server
 
 
@@ -296,8 +299,10 @@ def test_no_more_than_the_reserve_is_taken_in_beside_what_is_served() -> None:
     assert not everyone.are_too_many
 
 
-async def test_a_client_that_does_not_wait_for_its_answers_is_cut_off(small: ServedApp) -> None:
-    async with live(small) as server, asyncio.timeout(PATIENCE):
+async def test_a_client_that_does_not_wait_for_its_answers_is_cut_off(
+    sqlite_served: ServedApp,
+) -> None:
+    async with live(sqlite_served) as server, asyncio.timeout(PATIENCE):
         async with connected(server) as (reader, writer):
             writer.write(HEALTH * MAX_PIPELINED)
             for _ in range(MAX_PIPELINED):
@@ -312,7 +317,7 @@ async def test_a_client_that_does_not_wait_for_its_answers_is_cut_off(small: Ser
 
 
 async def test_no_more_is_read_while_requests_wait(
-    small: ServedApp, monkeypatch: pytest.MonkeyPatch
+    sqlite_served: ServedApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answered = LimitedProtocol.on_response_complete
     seen: list[tuple[int, bool]] = []
@@ -322,7 +327,7 @@ async def test_no_more_is_read_while_requests_wait(
         seen.append((len(connection.pipeline), connection.flow.read_paused))
 
     monkeypatch.setattr(LimitedProtocol, "on_response_complete", noted)
-    async with live(small) as server, connected(server) as (reader, writer):
+    async with live(sqlite_served) as server, connected(server) as (reader, writer):
         async with asyncio.timeout(PATIENCE):
             writer.write(HEALTH * 4)
             for _ in range(4):
@@ -363,10 +368,10 @@ async def test_a_body_that_comes_steadily_is_read(
 
 
 async def test_a_client_that_does_not_read_is_cut_off(
-    small: ServedApp, monkeypatch: pytest.MonkeyPatch
+    sqlite_served: ServedApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lango.server.http.connections.UNREAD", 0.5)
-    async with live(small) as server, connected(server) as (_, writer):
+    async with live(sqlite_served) as server, connected(server) as (_, writer):
         transport = cast("asyncio.Transport", writer.transport)
         transport.pause_reading()
         request = HEALTH.replace(b"/healthz", b"/openapi.json")
@@ -403,10 +408,10 @@ def test_connections_leave_room_for_other_files(
 
 
 async def test_a_refused_connection_is_answered_in_the_form_of_its_path(
-    adk_small: ServedApp,
+    adk_sqlite_served: ServedApp,
 ) -> None:
     full = OpenConnections(-1)
-    limited = ConnectionLimit(adk_small.app, full, adk_small.app)
+    limited = ConnectionLimit(adk_sqlite_served.app, full, adk_sqlite_served.app)
     async with client_of(httpx.ASGITransport(limited), "http://localhost", "ann") as client:
         forms = [
             (await client.get(path)).json().keys()

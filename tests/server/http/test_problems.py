@@ -28,15 +28,15 @@ KINDS = sorted(set(_kinds()), key=lambda kind: kind.__name__)
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 async def test_every_error_is_answered(
-    kind: type[LangoError], small: ServedApp, caplog: pytest.LogCaptureFixture
+    kind: type[LangoError], sqlite_served: ServedApp, caplog: pytest.LogCaptureFixture
 ) -> None:
     error = kind(SECRET)
 
     async def fail(_: Any) -> None:
         raise error
 
-    small.app.state.identity.caller = fail
-    async with small.client() as client:
+    sqlite_served.app.state.identity.caller = fail
+    async with sqlite_served.client() as client:
         answer = await client.get("/v1/agents")
     told = Problem.model_validate_json(answer.content, strict=True, extra="forbid")
     status = status_of(error)
@@ -68,13 +68,13 @@ def test_types_are_named_after_their_errors() -> None:
 
 
 async def test_an_unexpected_error_is_answered_and_logged(
-    small: ServedApp, caplog: pytest.LogCaptureFixture
+    sqlite_served: ServedApp, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def fail(_: Any) -> None:
         raise RuntimeError(SECRET)
 
-    small.app.state.identity.caller = fail
-    async with small.client() as client:
+    sqlite_served.app.state.identity.caller = fail
+    async with sqlite_served.client() as client:
         answer = await client.get(f"/v1/agents?key={SECRET}")
     assert (answer.status_code, answer.json()["type"]) == (500, "urn:lango:error:internal")
     assert SECRET not in answer.text
@@ -95,9 +95,9 @@ async def test_an_unexpected_error_is_answered_and_logged(
     ],
 )
 async def test_what_the_framework_refuses_is_a_problem_too(
-    method: str, path: str, status: int, name: str, small: ServedApp
+    method: str, path: str, status: int, name: str, sqlite_served: ServedApp
 ) -> None:
-    async with small.client() as client:
+    async with sqlite_served.client() as client:
         answer = await client.request(method, path)
     assert answer.headers["content-type"] == MEDIA_TYPE
     told = Problem.model_validate_json(answer.content)
@@ -109,20 +109,20 @@ async def test_what_the_framework_refuses_is_a_problem_too(
     assert ("allow" in answer.headers) == (status == 405)
 
 
-async def test_an_http_exception_of_a_part_is_a_problem(small: ServedApp) -> None:
+async def test_an_http_exception_of_a_part_is_a_problem(sqlite_served: ServedApp) -> None:
     async def fail(_: Any) -> None:
         raise HTTPException(418, SECRET)
 
-    small.app.state.identity.caller = fail
-    async with small.client() as client:
+    sqlite_served.app.state.identity.caller = fail
+    async with sqlite_served.client() as client:
         answer = await client.get("/v1/agents")
     assert (answer.status_code, answer.headers["content-type"]) == (418, MEDIA_TYPE)
     assert SECRET not in answer.text
 
 
-async def test_what_was_sent_is_not_repeated(small: ServedApp) -> None:
-    session = await small.session()
-    async with small.client() as client:
+async def test_what_was_sent_is_not_repeated(sqlite_served: ServedApp) -> None:
+    session = await sqlite_served.session()
+    async with sqlite_served.client() as client:
         answers = [
             await client.post("/v1/sessions", json={"app": [SECRET], "title": {"a": SECRET}}),
             await client.post("/v1/sessions", json={"app": f"{SECRET}\x00"}),
@@ -140,21 +140,21 @@ async def test_what_was_sent_is_not_repeated(small: ServedApp) -> None:
 
 
 @pytest.mark.parametrize("path", ["/v1/agents", "/v1/nothing", "/openapi.json", "/healthz"])
-async def test_no_answer_in_json_is_kept_or_guessed_at(path: str, small: ServedApp) -> None:
-    async with small.client() as client:
+async def test_no_answer_in_json_is_kept_or_guessed_at(path: str, sqlite_served: ServedApp) -> None:
+    async with sqlite_served.client() as client:
         answer = await client.get(path)
     kept = (answer.headers["cache-control"], answer.headers["x-content-type-options"])
     assert kept == ("no-store", "nosniff")
 
 
 async def test_a_path_cannot_write_lines_into_the_log(
-    small: ServedApp, caplog: pytest.LogCaptureFixture
+    sqlite_served: ServedApp, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def fail(_: Any) -> None:
         raise RuntimeError
 
-    small.app.state.identity.caller = fail
-    async with small.client() as client:
+    sqlite_served.app.state.identity.caller = fail
+    async with sqlite_served.client() as client:
         answer = await client.get("/v1/sessions/a%0aFORGED%1b[2J")
     assert answer.status_code == 500
     (record,) = caplog.records
@@ -166,9 +166,9 @@ async def test_a_path_cannot_write_lines_into_the_log(
     [("GET", "/openai/v1/nothing", 404), ("PUT", "/openai/v1/models", 405)],
 )
 async def test_clients_of_openai_read_one_form_everywhere(
-    method: str, path: str, status: int, small: ServedApp
+    method: str, path: str, status: int, sqlite_served: ServedApp
 ) -> None:
-    async with small.client() as client:
+    async with sqlite_served.client() as client:
         answer = await client.request(method, path)
         elsewhere = await client.request(method, path, headers={"Host": "elsewhere"})
     for told, wanted in ((answer, status), (elsewhere, 421)):
@@ -177,12 +177,12 @@ async def test_clients_of_openai_read_one_form_everywhere(
 
 
 async def test_apps_of_one_process_have_their_own_forms(
-    sqlite_place: Workspace, tenant: str
+    sqlite_workspace: Workspace, tenant: str
 ) -> None:
     forms: dict[str, set[str]] = {}
     async with (
-        served_app(sqlite_place, tenant, adk_routes="/") as at_root,
-        served_app(sqlite_place, tenant) as without,
+        served_app(sqlite_workspace, tenant, adk_routes="/") as at_root,
+        served_app(sqlite_workspace, tenant) as without,
     ):
         for name, served in (("root", at_root), ("without", without)):
             async with served.client() as client:

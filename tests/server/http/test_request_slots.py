@@ -249,8 +249,10 @@ def _one_slot(served: ServedApp) -> RequestSlots:
 
 
 @pytest.mark.parametrize("path", ["/v1/me", "/v1/agents", "/v1/sessions", "/v1/usage"])
-async def test_a_request_waits_for_a_slot(path: str, sqlite_place: Workspace, tenant: str) -> None:
-    async with served_app(sqlite_place, tenant) as served, served.client() as client:
+async def test_a_request_waits_for_a_slot(
+    path: str, sqlite_workspace: Workspace, tenant: str
+) -> None:
+    async with served_app(sqlite_workspace, tenant) as served, served.client() as client:
         slots = _one_slot(served)
         async with slots.slot():
             request = asyncio.create_task(client.get(path))
@@ -260,8 +262,8 @@ async def test_a_request_waits_for_a_slot(path: str, sqlite_place: Workspace, te
         assert (await request).is_success
 
 
-async def test_what_waits_long_holds_no_slot(sqlite_place: Workspace, tenant: str) -> None:
-    async with served_app(sqlite_place, tenant) as served, live(served) as server:
+async def test_what_waits_long_holds_no_slot(sqlite_workspace: Workspace, tenant: str) -> None:
+    async with served_app(sqlite_workspace, tenant) as served, live(served) as server:
         session = await served.session()
         turn = await served.turn(session, "hi")  # it has no worker, so its stream stays open
         slots = _one_slot(served)

@@ -69,9 +69,9 @@ async def test_events_come_as_they_happen(served: ServedApp) -> None:
     assert (types[-1], types.count("tool.finished")) == ("completed", 1)
 
 
-async def test_a_silent_stream_beats(sqlite_place: Workspace, tenant: str) -> None:
+async def test_a_silent_stream_beats(sqlite_workspace: Workspace, tenant: str) -> None:
     async with (
-        served_app(sqlite_place, tenant, heartbeat=0.05) as served,
+        served_app(sqlite_workspace, tenant, heartbeat=0.05) as served,
         live(served, served.worker()) as server,
         holding(server, "go") as (_, response),
     ):
@@ -95,10 +95,10 @@ async def test_a_client_that_goes_away_leaves_its_turn_running(served: ServedApp
         assert (ended.state, ended.attempts) == ("completed", 1)
 
 
-async def test_there_is_room_for_so_many(sqlite_place: Workspace, tenant: str) -> None:
+async def test_there_is_room_for_so_many(sqlite_workspace: Workspace, tenant: str) -> None:
     async with (
         served_app(
-            sqlite_place,
+            sqlite_workspace,
             tenant,
             max_streams=2,
             max_streams_per_tenant=2,
@@ -167,9 +167,9 @@ def test_users_with_tokens_have_each_their_own_streams() -> None:
         pass
 
 
-async def test_a_key_has_a_limit_of_streams(sqlite_place: Workspace, tenant: str) -> None:
+async def test_a_key_has_a_limit_of_streams(sqlite_workspace: Workspace, tenant: str) -> None:
     async with (
-        served_app(sqlite_place, tenant, max_streams=4, max_streams_per_key=1) as served,
+        served_app(sqlite_workspace, tenant, max_streams=4, max_streams_per_key=1) as served,
         live(served, served.worker()) as server,
         server.client() as ann,
         server.client("bob") as bob,
@@ -187,18 +187,18 @@ async def test_a_key_has_a_limit_of_streams(sqlite_place: Workspace, tenant: str
         let_go(served, "go")
 
 
-async def test_a_refused_turn_gives_its_slot_back(small: ServedApp) -> None:
-    session = await small.session()
-    await small.turn(session, "one")
-    async with small.client() as client:
+async def test_a_refused_turn_gives_its_slot_back(sqlite_served: ServedApp) -> None:
+    session = await sqlite_served.session()
+    await sqlite_served.turn(session, "one")
+    async with sqlite_served.client() as client:
         body = {"message": "two", "busy": "reject"}
         refused = await client.post(f"/v1/sessions/{session}/turns", json=body, headers=STREAM)
     assert refused.status_code == 409
-    await slots(small, 0)
+    await slots(sqlite_served, 0)
 
 
 async def test_a_caller_that_loses_its_credential_loses_its_stream(
-    small: ServedApp, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    sqlite_served: ServedApp, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("lango.server.http.streams.RECHECKED", 0.05)
     fates: list[Exception] = [StoreUnavailableError(), RuntimeError("broken"), KeyLimitError()]
@@ -207,16 +207,16 @@ async def test_a_caller_that_loses_its_credential_loses_its_stream(
         assert request.headers["authorization"] == "Bearer ann"
         raise fates.pop(0) if fates else UnauthorizedError
 
-    small.app.state.identity.recheck = recheck
+    sqlite_served.app.state.identity.recheck = recheck
     async with (
-        live(small, small.worker()) as server,
+        live(sqlite_served, sqlite_served.worker()) as server,
         holding(server, "go") as (turn, response),
     ):
         async with asyncio.timeout(PATIENCE):
             told = [frame.event async for frame in frames(response)]
         assert (fates, "completed" in told) == ([], False)
-        let_go(small, "go")
-        assert (await small.turns().wait(turn)).state == "completed"
+        let_go(sqlite_served, "go")
+        assert (await sqlite_served.turns().wait(turn)).state == "completed"
     [failure] = [each for each in caplog.records if each.levelno == logging.ERROR]
     assert "broken" in (failure.exc_text or "")
 
@@ -259,10 +259,10 @@ async def test_a_server_that_stops_ends_its_streams_and_others_go_on(
     assert (seen[0].event, seen[-1].event) == ("accepted", "completed")
 
 
-async def test_a_draining_server_begins_no_stream(small: ServedApp) -> None:
-    turn = await small.turn(await small.session(), "x")
-    services_of(small.app).streams.drain()
-    async with small.client() as client:
+async def test_a_draining_server_begins_no_stream(sqlite_served: ServedApp) -> None:
+    turn = await sqlite_served.turn(await sqlite_served.session(), "x")
+    services_of(sqlite_served.app).streams.drain()
+    async with sqlite_served.client() as client:
         assert (await client.get(f"/v1/turns/{turn}/events")).status_code == 503
         assert (await client.get(f"/v1/turns/{turn}")).status_code == 200
 

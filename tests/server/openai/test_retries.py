@@ -21,8 +21,8 @@ REFUSALS = {
 
 
 @pytest_asyncio.fixture
-async def server(small: ServedApp) -> AsyncIterator[Live]:
-    async with live(small, small.worker()) as opened:
+async def server(sqlite_served: ServedApp) -> AsyncIterator[Live]:
+    async with live(sqlite_served, sqlite_served.worker()) as opened:
         yield opened
 
 
@@ -92,23 +92,26 @@ async def test_with_the_status_of_a_server_error_it_would_be(
 
 @pytest.mark.parametrize("key", [None, "k"], ids=["no key", "key"])
 async def test_a_request_that_a_stopping_server_ends_never_runs_twice(
-    key: str | None, small: ServedApp
+    key: str | None, sqlite_served: ServedApp
 ) -> None:
-    async with live(small, small.worker()) as server, sdk(server, retries=2) as client:
+    async with (
+        live(sqlite_served, sqlite_served.worker()) as server,
+        sdk(server, retries=2) as client,
+    ):
         headers = {} if key is None else {"Idempotency-Key": key}
         asking, turn = await held(server, client, stream=False, extra_headers=headers)
-        services_of(small.app).streams.drain()
+        services_of(sqlite_served.app).streams.drain()
         with pytest.raises(openai.APIStatusError) as raised:  # its retries are refused
             await asking
         assert raised.value.status_code == (422 if key is None else 503)
-        (small.process.workspace.folder / "go").touch()
-        assert (await small.turns().wait(turn.id)).state == "completed"
+        (sqlite_served.process.workspace.folder / "go").touch()
+        assert (await sqlite_served.turns().wait(turn.id)).state == "completed"
     if key is not None:
         async with (
-            served_app(small.process.workspace, small.tenant) as other,
+            served_app(sqlite_served.process.workspace, sqlite_served.tenant) as other,
             live(other) as server,
             sdk(server) as client,
         ):
-            await answered(client, small.agent, [user(HOLD)], extra_headers=headers)
-    assert await turns_of(small) == 1
-    assert small.process.workspace.effects.words() == ["held go", "released go"]
+            await answered(client, sqlite_served.agent, [user(HOLD)], extra_headers=headers)
+    assert await turns_of(sqlite_served) == 1
+    assert sqlite_served.process.workspace.effects.words() == ["held go", "released go"]

@@ -68,16 +68,16 @@ async def ask(served: ServedApp, text: str, **more: Any) -> tuple[dict[str, str]
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_a_task_touches_no_session(small: ServedApp, stream: bool) -> None:
-    headers, text = await ask(small, task("title"), stream=stream)
+async def test_a_task_touches_no_session(sqlite_served: ServedApp, stream: bool) -> None:
+    headers, text = await ask(sqlite_served, task("title"), stream=stream)
     assert "lango-turn" not in headers
     assert "Where is my parcel?" in text
     assert text.endswith("data: [DONE]\n\n") == stream
-    async with small.client() as client:
+    async with sqlite_served.client() as client:
         assert (await client.get("/v1/sessions")).json()["sessions"] == []
 
 
-async def test_a_task_can_be_a_turn(sqlite_place: Workspace, tenant: str) -> None:
-    async with served_app(sqlite_place, tenant, openai_tasks="turn") as served, served.worker():
+async def test_a_task_can_be_a_turn(sqlite_workspace: Workspace, tenant: str) -> None:
+    async with served_app(sqlite_workspace, tenant, openai_tasks="turn") as served, served.worker():
         headers, _ = await ask(served, task("title"))
     assert headers["lango-turn"]

@@ -68,14 +68,14 @@ WAYS = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"
 
 
 @WAYS
-async def test_a_disconnect_stops_no_turn(stream: bool, small: ServedApp) -> None:
-    async with live(small, small.worker()) as server, sdk(server) as client:
+async def test_a_disconnect_stops_no_turn(stream: bool, sqlite_served: ServedApp) -> None:
+    async with live(sqlite_served, sqlite_served.worker()) as server, sdk(server) as client:
         asking, turn = await held(server, client, stream=stream)
         asking.cancel()
         await asyncio.wait([asking])
-        await all_streams_closed(small)
-        (small.process.workspace.folder / "go").touch()
-        assert (await small.turns().wait(turn.id)).state == "completed"
+        await all_streams_closed(sqlite_served)
+        (sqlite_served.process.workspace.folder / "go").touch()
+        assert (await sqlite_served.turns().wait(turn.id)).state == "completed"
 
 
 async def break_off(served: ServedApp, client: Any, text: str) -> str:
@@ -94,15 +94,17 @@ async def break_off(served: ServedApp, client: Any, text: str) -> str:
 
 
 async def test_a_conversation_goes_on_behind_an_answer_that_was_broken_off(
-    small: ServedApp,
+    sqlite_served: ServedApp,
 ) -> None:
-    async with live(small, small.worker()) as server, sdk(server) as client:
-        has = await break_off(small, client, "Tell me a story")
+    async with live(sqlite_served, sqlite_served.worker()) as server, sdk(server) as client:
+        has = await break_off(sqlite_served, client, "Tell me a story")
         messages = [user("Tell me a story"), assistant(has), user("Go on")]
-        answer = await answered(client, small.agent, messages)
-        await answered(client, small.agent, [*messages, assistant(answer), user("Thanks")])
-        [session] = (await small.process.store.page(small.tenant, small.agent)).items
-        turns = await small.turns().of_session(
+        answer = await answered(client, sqlite_served.agent, messages)
+        await answered(client, sqlite_served.agent, [*messages, assistant(answer), user("Thanks")])
+        [session] = (
+            await sqlite_served.process.store.page(sqlite_served.tenant, sqlite_served.agent)
+        ).items
+        turns = await sqlite_served.turns().of_session(
             session.app_name, user=session.user_id, session=session.id
         )
     texts = [turn.input["text"] for turn in reversed(turns)]
@@ -111,21 +113,25 @@ async def test_a_conversation_goes_on_behind_an_answer_that_was_broken_off(
 
 @pytest.mark.parametrize("edited", ["{}, not what was said", "", "Edited"])
 async def test_an_edited_answer_is_not_one_that_was_broken_off(
-    edited: str, small: ServedApp
+    edited: str, sqlite_served: ServedApp
 ) -> None:
-    async with live(small, small.worker()) as server, sdk(server) as client:
-        has = await break_off(small, client, "Tell me a story")
+    async with live(sqlite_served, sqlite_served.worker()) as server, sdk(server) as client:
+        has = await break_off(sqlite_served, client, "Tell me a story")
         messages = [user("Tell me a story"), assistant(edited.format(has)), user("Go on")]
-        await answered(client, small.agent, messages)
-        sessions = (await small.process.store.page(small.tenant, small.agent)).items
+        await answered(client, sqlite_served.agent, messages)
+        sessions = (
+            await sqlite_served.process.store.page(sqlite_served.tenant, sqlite_served.agent)
+        ).items
     assert len(sessions) == (2 if edited else 1)  # of an empty one, nothing had arrived
 
 
 @WAYS
-async def test_a_turn_that_was_cancelled_is_an_error(stream: bool, small: ServedApp) -> None:
-    async with live(small, small.worker()) as server, sdk(server) as client:
+async def test_a_turn_that_was_cancelled_is_an_error(
+    stream: bool, sqlite_served: ServedApp
+) -> None:
+    async with live(sqlite_served, sqlite_served.worker()) as server, sdk(server) as client:
         asking, turn = await held(server, client, stream=stream)
-        await small.turns().cancel(turn.id)
+        await sqlite_served.turns().cancel(turn.id)
         with pytest.raises(openai.APIError, match="The turn was cancelled") as raised:
             await asking
         assert raised.value.code == "turn_cancelled"
@@ -133,26 +139,26 @@ async def test_a_turn_that_was_cancelled_is_an_error(stream: bool, small: Served
             assert raised.value.response.headers["x-should-retry"] == "false"
 
 
-async def test_a_server_that_stops_lets_go_of_who_waits(small: ServedApp) -> None:
-    async with live(small, small.worker()) as server, sdk(server) as client:
+async def test_a_server_that_stops_lets_go_of_who_waits(sqlite_served: ServedApp) -> None:
+    async with live(sqlite_served, sqlite_served.worker()) as server, sdk(server) as client:
         asking, turn = await held(server, client, stream=False)
-        services_of(small.app).streams.drain()
+        services_of(sqlite_served.app).streams.drain()
         with pytest.raises(openai.UnprocessableEntityError, match=turn.id) as raised:
             await asking
         assert raised.value.code == "answer_interrupted"
-        (small.process.workspace.folder / "go").touch()
-        assert (await small.turns().wait(turn.id)).state == "completed"
+        (sqlite_served.process.workspace.folder / "go").touch()
+        assert (await sqlite_served.turns().wait(turn.id)).state == "completed"
 
 
-async def test_a_server_that_stops_ends_a_stream_with_an_error(small: ServedApp) -> None:
-    async with live(small, small.worker()) as server, sdk(server) as client:
+async def test_a_server_that_stops_ends_a_stream_with_an_error(sqlite_served: ServedApp) -> None:
+    async with live(sqlite_served, sqlite_served.worker()) as server, sdk(server) as client:
         asking, turn = await held(server, client, stream=True)
         server.stop.ask()
         with pytest.raises(openai.APIError, match=f"GET /v1/turns/{turn.id}") as raised:
             await asking
         assert raised.value.code == "answer_interrupted"
-        (small.process.workspace.folder / "go").touch()
-        assert (await small.turns().wait(turn.id)).state == "completed"
+        (sqlite_served.process.workspace.folder / "go").touch()
+        assert (await sqlite_served.turns().wait(turn.id)).state == "completed"
 
 
 async def test_the_stream_of_a_deleted_session_ends_with_an_error(turn: Turn) -> None:
@@ -168,39 +174,39 @@ async def test_the_stream_of_a_deleted_session_ends_with_an_error(turn: Turn) ->
 
 
 @WAYS
-async def test_the_error_of_a_turn_has_its_error_id(stream: bool, small: ServedApp) -> None:
+async def test_the_error_of_a_turn_has_its_error_id(stream: bool, sqlite_served: ServedApp) -> None:
     def broken(_: ModelRequest) -> Reply:
         raise ValueError("a secret")
 
-    worker = small.worker(provider=ScriptedProvider(rule=broken))
-    async with live(small, worker) as server, sdk(server) as client:
+    worker = sqlite_served.worker(provider=ScriptedProvider(rule=broken))
+    async with live(sqlite_served, worker) as server, sdk(server) as client:
         say = streamed if stream else answered
         with pytest.raises(openai.APIError, match=r"under `error_id`.*turn_") as raised:
-            await say(client, small.agent, [user("hi")])
+            await say(client, sqlite_served.agent, [user("hi")])
         body: Any = raised.value.body
-        turn = await small.turns().get(body["error_id"])
+        turn = await sqlite_served.turns().get(body["error_id"])
     assert turn.state == "failed"
     assert raised.value.code == "internal"
     assert "a secret" not in str(body)
 
 
 async def test_what_goes_wrong_inside_is_not_told(
-    small: ServedApp, monkeypatch: pytest.MonkeyPatch
+    sqlite_served: ServedApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def broken(*_: Any, **__: Any) -> None:
         raise ValueError("a secret")
 
     monkeypatch.setattr("lango.server.openai.sessions.ConversationSubmitter.submit", broken)
-    async with live(small) as server, sdk(server) as client:
+    async with live(sqlite_served) as server, sdk(server) as client:
         with pytest.raises(openai.InternalServerError, match="err_") as raised:
-            await client.chat.completions.create(model=small.agent, messages=[user("hi")])
+            await client.chat.completions.create(model=sqlite_served.agent, messages=[user("hi")])
     assert "a secret" not in raised.value.response.text
 
 
 @pytest.fixture
-async def turn(small: ServedApp) -> Turn:
+async def turn(sqlite_served: ServedApp) -> Turn:
     """Some turn."""
-    return await small.turns().submit(small.agent, "hi", user="ann")
+    return await sqlite_served.turns().submit(sqlite_served.agent, "hi", user="ann")
 
 
 def logged(*events: Event) -> list[LoggedEvent]:
@@ -285,21 +291,23 @@ async def test_an_answer_is_remembered_before_its_parts_and_before_its_end(turn:
 
 
 async def test_conversations_that_begin_alike_are_told_apart_by_their_answers(
-    small: ServedApp,
+    sqlite_served: ServedApp,
 ) -> None:
     texts = ["One two three four", "Five six seven eight"]
-    worker = small.worker(provider=ScriptedProvider(texts))
-    async with live(small, worker) as server, sdk(server) as client:
-        cut = [await break_off(small, client, "Tell me a story") for _ in texts]
+    worker = sqlite_served.worker(provider=ScriptedProvider(texts))
+    async with live(sqlite_served, worker) as server, sdk(server) as client:
+        cut = [await break_off(sqlite_served, client, "Tell me a story") for _ in texts]
         for beginning in cut:
             conversation = [user("Tell me a story"), assistant(beginning), user("Go on")]
-            await answered(client, small.agent, conversation)
-        found = (await small.process.store.page(small.tenant, small.agent)).items
+            await answered(client, sqlite_served.agent, conversation)
+        found = (
+            await sqlite_served.process.store.page(sqlite_served.tenant, sqlite_served.agent)
+        ).items
     assert [session.message_count for session in found] == [4, 4]
 
 
 async def test_text_that_a_dead_worker_did_not_log_belongs_to_its_answer(
-    small: ServedApp, monkeypatch: pytest.MonkeyPatch
+    sqlite_served: ServedApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lost = logged(
         MessageDelta("a", "Once upon"),
@@ -317,14 +325,16 @@ async def test_text_that_a_dead_worker_did_not_log_belongs_to_its_answer(
             for event in lost:
                 yield event
 
-    async with live(small, small.worker()) as server, sdk(server) as client:
-        await break_off(small, client, "Tell me a story")
-        [session] = (await small.process.store.page(small.tenant, small.agent)).items
+    async with live(sqlite_served, sqlite_served.worker()) as server, sdk(server) as client:
+        await break_off(sqlite_served, client, "Tell me a story")
+        [session] = (
+            await sqlite_served.process.store.page(sqlite_served.tenant, sqlite_served.agent)
+        ).items
         of_session: dict[str, Any] = {"user": session.user_id, "session": session.id}
-        [told] = await small.turns().of_session(session.app_name, **of_session)
-        await small.turns().wait(told.id)
+        [told] = await sqlite_served.turns().of_session(session.app_name, **of_session)
+        await sqlite_served.turns().wait(told.id)
         monkeypatch.setattr(Turns, "events", events)
         conversation = [user("Tell me a story"), assistant("Once upon a time"), user("Go on")]
-        assert await answered(client, small.agent, conversation) == "You said: Go on"
-        turns = await small.turns().of_session(session.app_name, **of_session)
+        assert await answered(client, sqlite_served.agent, conversation) == "You said: Go on"
+        turns = await sqlite_served.turns().of_session(session.app_name, **of_session)
     assert [turn.input["text"] for turn in turns] == ["Go on", "Tell me a story"]

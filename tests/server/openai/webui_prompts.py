@@ -33,5 +33,5 @@ def prompt(field: str, chat: str) -> str:
 
 def has_literals(field: str, text: str) -> bool:
     """Whether a prompt has the literals, in their order."""
-    places = [text.find(each) for each in (TASK, FORMATS[field], HISTORY, END_OF_HISTORY)]
-    return places[0] == 0 and -1 not in places and places == sorted(places)
+    indexes = [text.find(literal) for literal in (TASK, FORMATS[field], HISTORY, END_OF_HISTORY)]
+    return indexes[0] == 0 and -1 not in indexes and indexes == sorted(indexes)

@@ -76,14 +76,14 @@ async def test_whose_sessions_are_listed(looked_after: ServedApp) -> None:
                 assert (refused.status_code, refused.json()["type"]) == (403, FORBIDDEN_WORD)
 
 
-async def test_who_acts_for_a_user_is_no_admin_meanwhile(small: ServedApp) -> None:
+async def test_who_acts_for_a_user_is_no_admin_meanwhile(sqlite_served: ServedApp) -> None:
     """Else a backend with every scope would show one customer what is another's."""
-    session = await small.session("ann", title="ann's")
-    database = small.process.store.database
-    key = await KeyStore(database).create(small.tenant, scopes=("chat", "act_as", "admin"))
-    small.app.state.identity = Credentials(Keys(database))
+    session = await sqlite_served.session("ann", title="ann's")
+    database = sqlite_served.process.store.database
+    key = await KeyStore(database).create(sqlite_served.tenant, scopes=("chat", "act_as", "admin"))
+    sqlite_served.app.state.identity = Credentials(Keys(database))
     path = f"/v1/sessions/{session}"
-    async with small.client(key.text) as client:
+    async with sqlite_served.client(key.text) as client:
         assert (await client.get(path)).status_code == 200
         as_bob = {USER_HEADER: "bob"}
         assert (await client.get(path, headers=as_bob)).status_code == 404
@@ -91,7 +91,7 @@ async def test_who_acts_for_a_user_is_no_admin_meanwhile(small: ServedApp) -> No
         refused = await client.get("/v1/sessions", params=everyone, headers=as_bob)
         assert refused.status_code == 403
         me = (await client.get("/v1/me", headers=as_bob)).json()
-        assert me == {"tenant": small.tenant, "user": "bob", "scopes": ["act_as", "chat"]}
+        assert me == {"tenant": sqlite_served.tenant, "user": "bob", "scopes": ["act_as", "chat"]}
         assert (await client.get("/v1/workload", headers=as_bob)).status_code == 403
 
 

@@ -65,9 +65,9 @@ async def test_the_apps_state_is_for_admins(served: ServedApp) -> None:
 
 
 async def test_one_that_breaks_off_has_no_end(
-    small: ServedApp, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    sqlite_served: ServedApp, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    session = await small.session()
+    session = await sqlite_served.session()
     result = SessionExport.lines
 
     async def broken(export: SessionExport) -> Any:
@@ -77,6 +77,6 @@ async def test_one_that_breaks_off_has_no_end(
 
     monkeypatch.setattr(SessionExport, "lines", broken)
     with caplog.at_level(logging.ERROR):
-        [header] = await exported(small, session)
+        [header] = await exported(sqlite_served, session)
     assert json.loads(header)["kind"] == "lango.session"
     assert "An export ends early." in caplog.text

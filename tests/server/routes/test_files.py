@@ -35,8 +35,8 @@ async def upload(
         return await client.post(path, params={"name": name}, content=content, headers=headers)
 
 
-def place_of(served: ServedApp) -> dict[str, Any]:
-    """Where the files of ann's session "chat" are, in ADK's words."""
+def adk_session(served: ServedApp) -> dict[str, Any]:
+    """Ann's session "chat" as the arguments of ADK's artifact services."""
     return {"app_name": served.agent, "user_id": "ann", "session_id": "chat"}
 
 
@@ -136,10 +136,10 @@ async def test_a_file_may_be_called_almost_anything(name: str, served: ServedApp
 
 
 @pytest.mark.parametrize("name", ["", "x" * 257, "a\nb", "a\0b", "\x85", "..", "user:shared.txt"])
-async def test_a_name_that_is_none_is_refused(name: str, small: ServedApp) -> None:
-    session = await small.session()
-    refused(await upload(small, session, b"text", TEXT, name), 422, "invalid-request")
-    assert await listed(small, session) == []
+async def test_a_name_that_is_none_is_refused(name: str, sqlite_served: ServedApp) -> None:
+    session = await sqlite_served.session()
+    refused(await upload(sqlite_served, session, b"text", TEXT, name), 422, "invalid-request")
+    assert await listed(sqlite_served, session) == []
 
 
 async def test_files_are_listed_by_name_in_pages(served: ServedApp) -> None:
@@ -159,14 +159,14 @@ async def test_files_are_listed_by_name_in_pages(served: ServedApp) -> None:
 async def test_tools_and_clients_see_the_same_files(served: ServedApp) -> None:
     session = await served.session(alias="chat")
     await served.file(session, "given.png", PNG, PNG_TYPE)
-    where = place_of(served)
+    session_names = adk_session(served)
     artifacts = SqlArtifactService(served.process.store, tenant=served.tenant)
-    part = await artifacts.load_artifact(filename="given.png", **where)
+    part = await artifacts.load_artifact(filename="given.png", **session_names)
     assert part is not None
     assert part.inline_data is not None
     assert (part.inline_data.data, part.inline_data.mime_type) == (PNG, PNG_TYPE)
     made = {"inline_data": {"mime_type": "evil\r\nx: y", "data": b"made"}}
-    await artifacts.save_artifact(filename="made.bin", artifact=made, **where)
+    await artifacts.save_artifact(filename="made.bin", artifact=made, **session_names)
     assert [file["name"] for file in await listed(served, session)] == ["given.png", "made.bin"]
     taken = await take(served, session, "made.bin")
     assert (taken.content, taken.headers["content-type"]) == (b"made", "application/octet-stream")
@@ -175,10 +175,10 @@ async def test_tools_and_clients_see_the_same_files(served: ServedApp) -> None:
 async def test_what_a_rewind_took_away_is_no_file(served: ServedApp) -> None:
     session = await served.session(alias="chat")
     await served.file(session, "a.txt", b"text", TEXT)
-    where = place_of(served)
+    session_names = adk_session(served)
     nothing = {"inline_data": {"mime_type": "application/octet-stream", "data": b""}}
     artifacts = SqlArtifactService(served.process.store, tenant=served.tenant)
-    await artifacts.save_artifact(filename="a.txt", artifact=nothing, **where)
+    await artifacts.save_artifact(filename="a.txt", artifact=nothing, **session_names)
     assert await listed(served, session) == []
     assert (await take(served, session, "a.txt")).status_code == 404
 
@@ -198,23 +198,23 @@ async def test_what_a_rewind_took_away_is_no_file(served: ServedApp) -> None:
     ids=["unsaid", "foreign", "SVG", "not JPEG", "not PNG", "not text", "not UTF-8", "charset"],
 )
 async def test_a_file_is_of_a_type_that_is_taken_and_of_the_one_it_says(
-    kind: str | None, data: bytes, small: ServedApp
+    kind: str | None, data: bytes, sqlite_served: ServedApp
 ) -> None:
-    session = await small.session()
-    refused(await upload(small, session, data, kind), 415, "media-type")
-    assert await listed(small, session) == []
+    session = await sqlite_served.session()
+    refused(await upload(sqlite_served, session, data, kind), 415, "media-type")
+    assert await listed(sqlite_served, session) == []
 
 
-async def test_an_empty_file_is_refused(small: ServedApp) -> None:
-    session = await small.session()
-    refused(await upload(small, session, b"", TEXT), 400, "invalid-body", "empty")
+async def test_an_empty_file_is_refused(sqlite_served: ServedApp) -> None:
+    session = await sqlite_served.session()
+    refused(await upload(sqlite_served, session, b"", TEXT), 400, "invalid-body", "empty")
 
 
 async def test_a_file_of_the_limit_is_kept_and_one_above_is_not(
-    sqlite_place: Workspace, tenant: str
+    sqlite_workspace: Workspace, tenant: str
 ) -> None:
     limits = FileSettings(max_bytes=1_000, types=[TEXT])
-    async with served_app(sqlite_place, tenant, files=limits) as served:
+    async with served_app(sqlite_workspace, tenant, files=limits) as served:
         session = await served.session()
         refused(await upload(served, session, b"x" * 1_001, TEXT), 413, "body-too-large", "1000")
         refused(await upload(served, session, PNG), 415, "media-type", TEXT)
@@ -223,7 +223,7 @@ async def test_a_file_of_the_limit_is_kept_and_one_above_is_not(
 
 
 async def test_a_file_without_a_length_is_read_no_further_than_the_limit(
-    sqlite_place: Workspace, tenant: str
+    sqlite_workspace: Workspace, tenant: str
 ) -> None:
     sent, piece = 0, b"x" * 1_000
 
@@ -233,7 +233,7 @@ async def test_a_file_without_a_length_is_read_no_further_than_the_limit(
             sent += len(piece)
             yield piece
 
-    async with served_app(sqlite_place, tenant, files=FileSettings(max_bytes=10_000)) as served:
+    async with served_app(sqlite_workspace, tenant, files=FileSettings(max_bytes=10_000)) as served:
         session = await served.session()
         refused(await upload(served, session, endless(), TEXT), 413, "body-too-large")
         assert await listed(served, session) == []
@@ -259,13 +259,13 @@ async def test_memory_does_not_grow_with_the_file(served: ServedApp) -> None:
 
 
 async def test_nothing_is_left_on_disk(
-    small: ServedApp, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+    sqlite_served: ServedApp, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     (tmp_path / "temporary").mkdir()
-    session = await small.session()
-    assert (await upload(small, session, BIG)).status_code == 201
-    refused(await upload(small, session, BIG, "image/gif"), 415, "media-type")
+    session = await sqlite_served.session()
+    assert (await upload(sqlite_served, session, BIG)).status_code == 201
+    refused(await upload(sqlite_served, session, BIG, "image/gif"), 415, "media-type")
     assert list((tmp_path / "temporary").iterdir()) == []
 
 
@@ -338,8 +338,8 @@ async def test_a_file_that_is_gone_when_the_turn_begins_ends_it(served: ServedAp
     await served.file(session, "a.txt", b"text", TEXT)
     turn = await served.turn(session, "hi", files=["a.txt"])
     artifacts = SqlArtifactService(served.process.store, tenant=served.tenant)
-    where = place_of(served)
-    await artifacts.delete_artifact(filename="a.txt", **where)
+    session_names = adk_session(served)
+    await artifacts.delete_artifact(filename="a.txt", **session_names)
     async with served.worker():
         ended = await served.turns().wait(turn)
     assert ended.state == "failed"

@@ -37,20 +37,20 @@ def test_the_credential_is_a_bearer() -> None:
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=str)
 def test_whatever_is_sent_is_answered_as_documented(
-    operation: Operation, sqlite_place: Workspace, tenant: str
+    operation: Operation, sqlite_workspace: Workspace, tenant: str
 ) -> None:
-    with fuzzed(sqlite_place, tenant) as server:
+    with fuzzed(sqlite_workspace, tenant) as server:
         server.fuzz(operation, examples=EXAMPLES, start=20)
         assert server.sent > 0
 
 
 def test_an_answer_that_is_not_documented_is_found(
-    sqlite_place: Workspace, tenant: str, monkeypatch: pytest.MonkeyPatch
+    sqlite_workspace: Workspace, tenant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def broken(*_: object, **__: object) -> None:
         raise ValueError("unexpected")
 
     monkeypatch.setattr("lango.store.sessions.store.SqlSessionStore.page", broken)
     listing = next(each for each in OPERATIONS if each.id == "list_sessions")
-    with fuzzed(sqlite_place, tenant) as server, pytest.raises(AssertionError, match="500"):
+    with fuzzed(sqlite_workspace, tenant) as server, pytest.raises(AssertionError, match="500"):
         server.fuzz(listing, examples=EXAMPLES, start=20)

@@ -57,7 +57,7 @@ async def test_when_it_was_last_active(served: ServedApp) -> None:
     assert await found(served, until=before) == []
 
 
-async def test_filters_that_make_no_sense(small: ServedApp) -> None:
-    async with small.client() as client:
+async def test_filters_that_make_no_sense(sqlite_served: ServedApp) -> None:
+    async with sqlite_served.client() as client:
         for query in ({"status": "odd"}, {"since": "yesterday"}, {"until": "2026-01-01"}):
             assert (await client.get("/v1/sessions", params=query)).status_code == 422

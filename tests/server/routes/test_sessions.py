@@ -101,8 +101,8 @@ async def test_an_app_can_be_asked_for(served: ServedApp) -> None:
     assert none == {"sessions": [], "next": None}
 
 
-async def test_a_cursor_of_another_list_is_refused(small: ServedApp) -> None:
-    async with small.client() as client:
+async def test_a_cursor_of_another_list_is_refused(sqlite_served: ServedApp) -> None:
+    async with sqlite_served.client() as client:
         answer = await client.get("/v1/sessions", params={"cursor": "nonsense"})
     assert (answer.status_code, answer.json()["type"]) == (422, "urn:lango:error:invalid-id")
 
@@ -125,16 +125,16 @@ async def test_a_deleted_session_is_gone_with_its_turns(served: ServedApp) -> No
         assert (await client.delete(f"/v1/sessions/{session}")).status_code == 404
 
 
-async def test_only_agents_that_are_served_have_sessions(small: ServedApp) -> None:
-    async with small.client() as client:
+async def test_only_agents_that_are_served_have_sessions(sqlite_served: ServedApp) -> None:
+    async with sqlite_served.client() as client:
         listed = (await client.get("/v1/agents")).json()
         answer = await client.post("/v1/sessions", json={"app": "other"})
-    assert listed == {"agents": [{"app": small.agent}]}
+    assert listed == {"agents": [{"app": sqlite_served.agent}]}
     assert (answer.status_code, answer.json()["type"]) == (422, "urn:lango:error:unknown-app")
 
 
-async def test_a_caller_without_a_user_sees_agents_alone(small: ServedApp) -> None:
-    async with small.client("no-user") as client:
+async def test_a_caller_without_a_user_sees_agents_alone(sqlite_served: ServedApp) -> None:
+    async with sqlite_served.client("no-user") as client:
         assert (await client.get("/v1/agents")).status_code == 200
         answer = await client.get("/v1/sessions")
     assert (answer.status_code, answer.json()["type"]) == (403, "urn:lango:error:forbidden")
@@ -187,9 +187,9 @@ async def _forward(client: httpx.AsyncClient, path: str) -> list[int]:
 
 
 @pytest.mark.parametrize("query", ["limit=0", "limit=201", "before=-1", f"after={1 << 63}"])
-async def test_a_page_that_cannot_be_is_refused(query: str, small: ServedApp) -> None:
-    session = await small.session()
-    async with small.client() as client:
+async def test_a_page_that_cannot_be_is_refused(query: str, sqlite_served: ServedApp) -> None:
+    session = await sqlite_served.session()
+    async with sqlite_served.client() as client:
         answer = await client.get(f"/v1/sessions/{session}/messages?{query}")
     assert answer.status_code == 422
     assert answer.json()["errors"][0]["at"] == f"query.{query.partition('=')[0]}"

@@ -103,9 +103,9 @@ async def test_a_reader_goes_on_from_any_event(served: ServedApp) -> None:
 
 
 @pytest.mark.parametrize("number", ["x", "-1", "1.5", str(1 << 70)])
-async def test_a_number_that_is_none_is_refused(number: str, small: ServedApp) -> None:
-    turn = await small.turn(await small.session(), "hi")
-    async with small.client() as client:
+async def test_a_number_that_is_none_is_refused(number: str, sqlite_served: ServedApp) -> None:
+    turn = await sqlite_served.turn(await sqlite_served.session(), "hi")
+    async with sqlite_served.client() as client:
         path = f"/v1/turns/{turn}/events"
         for wrong in ({"headers": {"Last-Event-ID": number}}, {"params": {"after": number}}):
             assert (await client.get(path, **wrong)).status_code == 422  # pyright: ignore[reportArgumentType]
@@ -175,9 +175,9 @@ async def test_a_scheduled_turn_waits_for_its_time(served: ServedApp) -> None:
     ],
     ids=str,
 )
-async def test_what_is_no_turn_is_refused(body: Any, small: ServedApp) -> None:
-    session = await small.session()
-    async with small.client() as client:
+async def test_what_is_no_turn_is_refused(body: Any, sqlite_served: ServedApp) -> None:
+    session = await sqlite_served.session()
+    async with sqlite_served.client() as client:
         answer = await client.post(
             f"/v1/sessions/{session}/turns",
             content=json.dumps(body),  # httpx would not write a lone surrogate
@@ -275,9 +275,9 @@ async def test_the_later_result_of_a_call_goes_on_with_the_turn(served: ServedAp
 
 
 @pytest.mark.parametrize("result", [None, "done", 7, [1]])
-async def test_a_result_is_any_json(result: Any, small: ServedApp) -> None:
-    async with small.client() as client, small.worker():
-        turn, call = await _pending(small, client)
+async def test_a_result_is_any_json(result: Any, sqlite_served: ServedApp) -> None:
+    async with sqlite_served.client() as client, sqlite_served.worker():
+        turn, call = await _pending(sqlite_served, client)
         body = {"call": call, "result": result}
         shown = await read(
             await client.post(f"/v1/turns/{turn}/results", json=body, headers=STREAM)
@@ -287,9 +287,9 @@ async def test_a_result_is_any_json(result: Any, small: ServedApp) -> None:
 
 
 @pytest.mark.parametrize("body", [{}, {"call": "c"}, {"result": 1}, {"call": "", "result": 1}])
-async def test_what_is_no_result_is_refused(body: dict[str, Any], small: ServedApp) -> None:
-    turn = await small.turn(await small.session(), "hi")
-    async with small.client() as client:
+async def test_what_is_no_result_is_refused(body: dict[str, Any], sqlite_served: ServedApp) -> None:
+    turn = await sqlite_served.turn(await sqlite_served.session(), "hi")
+    async with sqlite_served.client() as client:
         answer = await client.post(f"/v1/turns/{turn}/results", json=body)
     assert (answer.status_code, answer.json()["type"]) == (422, "urn:lango:error:invalid-request")
 

@@ -107,13 +107,13 @@ async def test_whose_it_is(served: ServedApp) -> None:
     ],
     ids=["by", "no-zone", "backwards", "too-long"],
 )
-async def test_what_is_not_taken(query: dict[str, str], small: ServedApp) -> None:
-    async with small.client() as client:
+async def test_what_is_not_taken(query: dict[str, str], sqlite_served: ServedApp) -> None:
+    async with sqlite_served.client() as client:
         assert (await client.get("/v1/usage", params=query)).status_code == 422
 
 
-async def test_without_a_span_it_is_the_last_month(small: ServedApp) -> None:
-    async with small.client() as client:
+async def test_without_a_span_it_is_the_last_month(sqlite_served: ServedApp) -> None:
+    async with sqlite_served.client() as client:
         body = (await client.get("/v1/usage")).json()
     since, until = (datetime.fromisoformat(body[name]) for name in ("since", "until"))
     assert until - since == timedelta(days=30)

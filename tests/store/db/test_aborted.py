@@ -90,7 +90,7 @@ async def test_a_connection_out_of_step_is_dropped(
 
 
 @pytest.mark.parametrize("cancels", ["begin", "rollback"])
-async def test_a_reader_out_of_step_frees_its_place(
+async def test_a_reader_out_of_step_frees_its_connection(
     cancels: str, database: Database, operator: Operator
 ) -> None:
     engine = await database.open()

@@ -26,11 +26,11 @@ from tests.store.rows import created, execute, key, said, texts
 from tests.support.databases import POOLED_VARIABLE, give_settings, temporary_postgres, through
 from tests.support.pgbouncer import pgbouncer, program, require_pgbouncer, version
 
-_SETTINGS = "select current_setting('lock_timeout') as waits, current_schema() as place"
+_SETTINGS = "select current_setting('lock_timeout') as waits, current_schema() as schema"
 _IN_A_LEASE = Prepared(
     sa.select(
         sa.func.current_setting("lock_timeout").label("waits"),
-        sa.func.current_schema().label("place"),
+        sa.func.current_schema().label("schema"),
     )
 )
 _TRACKS = program() is not None and version() >= (1, 21)
@@ -136,8 +136,8 @@ async def test_a_schema_is_found_in_every_transaction(pooled: str) -> None:
         SqlSessionStore(pooled, schema=schema) as schema_store,
         SqlSessionStore(pooled) as default_store,
     ):
-        assert {place for _, place in await seen(schema_store.database)} == {schema}
-        assert {place for _, place in await seen(default_store.database)} == {"public"}
+        assert {name for _, name in await seen(schema_store.database)} == {schema}
+        assert {name for _, name in await seen(default_store.database)} == {"public"}
         assert len(await schema_store.database.missing_settings()) == 4
         ref = await created(schema_store, key("t"))
         await schema_store.append(ref, said("1"))

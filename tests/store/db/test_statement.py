@@ -72,7 +72,7 @@ async def test_times_are_the_databases(store_url: str) -> None:
         assert seconds(row.now) - seconds(row.then) == pytest.approx(3600, abs=5)
 
 
-async def test_a_place_without_a_value_is_a_mistake(store_url: str, tenant: str) -> None:
+async def test_a_parameter_without_a_value_is_a_mistake(store_url: str, tenant: str) -> None:
     async with SqlSessionStore(store_url) as store:
         with pytest.raises((TypeError, StatementError), match="named"):
             await store.database.read(_TITLE, of=tenant)

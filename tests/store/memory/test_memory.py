@@ -201,31 +201,38 @@ async def test_a_rewound_turn_is_forgotten(store_url: str, tenant: str) -> None:
     await is_sound(store_url)
 
 
-PLACES = [
+SESSION_KEYS = [
     SessionKey(f"{tenant}{{}}", app, user, session)
     for tenant, app, user, session in product(("one", "two"), "ab", "uv", "st")
 ]
 
 
 async def test_no_user_finds_the_memory_of_another(store_url: str, tenant: str) -> None:
-    places = [replace(place, tenant=place.tenant.format(tenant)) for place in PLACES]
+    session_keys = [
+        replace(session_key, tenant=session_key.tenant.format(tenant))
+        for session_key in SESSION_KEYS
+    ]
     async with opened(store_url) as stores:
         store = SqlMemoryStore(stores.sessions.database)
-        for place in places:
-            ref, own = await stores.session(place), "-".join(place.columns)
+        for session_key in session_keys:
+            ref, own = await stores.session(session_key), "-".join(session_key.columns)
             await stores.sessions.append(ref, said("e", f"secret of {own}"))
             await store.add_session(ref)
-            await store.add(SessionRef(replace(place, session_id="")), [new(own, f"fact {own}")])
-        for place in places:
-            users = [other for other in places if other.columns[:3] == place.columns[:3]]
+            await store.add(
+                SessionRef(replace(session_key, session_id="")), [new(own, f"fact {own}")]
+            )
+        for session_key in session_keys:
+            users = [
+                other for other in session_keys if other.columns[:3] == session_key.columns[:3]
+            ]
             own = {f"{what} {'-'.join(other.columns)}" for other in users for what in ("fact",)}
             own |= {f"secret of {'-'.join(other.columns)}" for other in users}
-            assert set(await found(stores, place, "secret fact one two", 100)) == own
-        strangers = await store.search(places[0], "secret", 100)
+            assert set(await found(stores, session_key, "secret fact one two", 100)) == own
+        strangers = await store.search(session_keys[0], "secret", 100)
         for memory in strangers:
-            assert not await store.delete(places[-1].tenant, memory.pk)  # of another tenant
+            assert not await store.delete(session_keys[-1].tenant, memory.pk)  # of another tenant
             assert not await store.delete(tenant, memory.pk, user_id="other")
-        assert len(await store.search(places[0], "secret", 100)) == len(strangers) > 0
+        assert len(await store.search(session_keys[0], "secret", 100)) == len(strangers) > 0
 
 
 TEXTS = [

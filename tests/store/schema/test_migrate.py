@@ -40,7 +40,7 @@ def _new_file(folder: Path) -> str:
     return f"sqlite:///{folder / 'new.db'}"
 
 
-def _own_place(store_url: str, folder: Path, schema: str) -> tuple[str, str | None]:
+def _own_schema(store_url: str, folder: Path, schema: str) -> tuple[str, str | None]:
     """A new file on SQLite, a schema of the test's own on PostgreSQL, where there are no tables."""
     return (_new_file(folder), None) if store_url.startswith("sqlite") else (store_url, schema)
 
@@ -132,7 +132,7 @@ async def test_the_databases_own_words_for_them_are_the_same(
 ) -> None:
     async with beside(store_url) as connection:
         migrated = await connection.run_sync(_catalogue)
-    url, where = _own_place(store_url, tmp_path, schema)
+    url, where = _own_schema(store_url, tmp_path, schema)
     if where:
         await execute(url, f"create schema {where}")
     async with beside(url, where) as connection:
@@ -151,7 +151,7 @@ async def test_an_older_database_keeps_its_data(
     store_url: str, tmp_path: Path, schema: str, tenant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A newer lango refuses it until it is upgraded, and then reads and writes it."""
-    url, where = _own_place(store_url, tmp_path, schema)
+    url, where = _own_schema(store_url, tmp_path, schema)
     await migrate.upgrade(url, where)
     store = SqlSessionStore(url, schema=where)
     await store.append(await created(store, key(tenant)), said("e1", "kept"))
@@ -180,7 +180,7 @@ async def test_a_database_from_before_the_first_release_is_refused_and_left_alon
     store_url: str, tmp_path: Path, schema: str, revision: str
 ) -> None:
     """Its first schemas did not record the oldest code."""
-    url, where = _own_place(store_url, tmp_path, schema)
+    url, where = _own_schema(store_url, tmp_path, schema)
     if where:
         await execute(url, f"create schema {where}")
     table = f"create table {migrate.VERSION_TABLE} (version_num varchar(32) not null)"

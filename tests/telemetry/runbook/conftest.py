@@ -21,7 +21,7 @@ async def own_database() -> AsyncIterator[str]:
 
 @pytest.fixture
 def drill(tmp_path: Path, own_database: str) -> Drill:
-    """A place with the settings of a drill."""
-    made = Drill(tmp_path, own_database)
-    made.write()
-    return made
+    """A folder with the settings of a drill."""
+    drill = Drill(tmp_path, own_database)
+    drill.write()
+    return drill

@@ -96,7 +96,7 @@ def make():
 
 @dataclass
 class Drill:
-    """One operator's place: settings, processes, Prometheus and the runbook."""
+    """One operator's deployment: settings, processes, Prometheus and the runbook."""
 
     folder: Path
     url: str

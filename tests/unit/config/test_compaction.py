@@ -34,7 +34,7 @@ def test_what_adk_would_refuse_is_refused(given: dict[str, Any], problem: str) -
     assert problem in str(caught.value)
 
 
-def test_a_prompt_has_a_place_for_the_conversation() -> None:
+def test_a_prompt_has_a_placeholder_for_the_conversation() -> None:
     prompt = "As JSON, {{}}: {conversation_history}"
     assert CompactionSettings(turns=2, prompt=prompt).prompt == prompt
 

@@ -18,13 +18,13 @@ def raised(error: BaseException) -> BaseException:
         return caught
 
 
-def test_the_place_is_the_users_own_code_below_a_library() -> None:
+def test_the_location_is_the_users_own_code_below_a_library() -> None:
     with pytest.raises(json.JSONDecodeError) as caught:
         json.loads("{")
     cause = cause_of(caught.value)
     assert cause.type == "JSONDecodeError"
     assert cause.place.startswith(f"{__file__}:")
-    assert cause.place.endswith("in test_the_place_is_the_users_own_code_below_a_library")
+    assert cause.place.endswith("in test_the_location_is_the_users_own_code_below_a_library")
     assert str(cause) == f"JSONDecodeError: {cause.message} ({cause.place})"
 
 

@@ -48,8 +48,8 @@ def test_unusual_ids_are_kept_as_they_are(text: str) -> None:
 def test_a_control_character_anywhere_is_refused(
     text: str, forbidden: str, data: st.DataObject
 ) -> None:
-    place = data.draw(st.integers(0, len(text)))
-    bad = (text[:place] + forbidden + text[place:])[:MAX_ID_LENGTH]
+    index = data.draw(st.integers(0, len(text)))
+    bad = (text[:index] + forbidden + text[index:])[:MAX_ID_LENGTH]
     if forbidden not in bad:
         bad = bad[:-1] + forbidden
     with pytest.raises(InvalidIdError, match="holds a control character or a lone surrogate"):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lango.errors import ToolArgumentsError
-from lango.tools.schema import check_arguments, place_of
+from lango.tools.schema import check_arguments, location_of
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -66,9 +66,9 @@ def test_a_reference_to_elsewhere_is_not_fetched() -> None:
         check_arguments(schema, {"a": 1})
 
 
-def test_a_place_in_the_arguments() -> None:
-    assert place_of([]) == ""
-    assert place_of(["rows", 2, "name"]) == "rows[2].name"
+def test_the_location_of_an_argument() -> None:
+    assert location_of([]) == ""
+    assert location_of(["rows", 2, "name"]) == "rows[2].name"
 
 
 VALUES = st.none() | st.booleans() | st.floats() | st.text(max_size=10)

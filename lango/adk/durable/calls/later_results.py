@@ -21,13 +21,13 @@ def rearranged(events: list[Event]) -> list[Event]:
         return arranged
     *before, call, result = arranged
     last = len(events) - 2
-    place = next((number for number in range(last, -1, -1) if events[number] is call), last)
-    if place == last:
+    call_index = next((index for index in range(last, -1, -1) if events[index] is call), last)
+    if call_index == last:
         return arranged
     answered = _with_parallel_calls(
         {response.id for response in events[-1].get_function_responses()}, events
     )
-    stripped = (_without_results(event, answered) for event in events[place + 1 : -1])
+    stripped = (_without_results(event, answered) for event in events[call_index + 1 : -1])
     between = [event for event in stripped if event is not None]
     if between and _is_text(between[-1]):  # a call must follow a user's message or a result
         call = _with_parts(call, [*_parts(between.pop()), *_parts(call)])

@@ -57,23 +57,23 @@ def show_pending(contents: list[types.Content], events: Sequence[Event]) -> None
         for call in event.get_function_calls()
         if call.id in waiting and call.name not in QUESTIONS
     }
-    for place in range(len(contents) - 1, -1, -1) if names else ():
-        results = _results(contents[place + 1]) if place + 1 < len(contents) else []
+    for index in range(len(contents) - 1, -1, -1) if names else ():
+        results = _results(contents[index + 1]) if index + 1 < len(contents) else []
         pending = [
             types.Part(
                 function_response=types.FunctionResponse(
                     id=call.id, name=call.name, response=PENDING
                 )
             )
-            for call in _calls(contents[place])
+            for call in _calls(contents[index])
             if call.name in names and not any(_answers(result, call) for result in results)
         ]
         if pending and results:
-            follows = contents[place + 1]
+            follows = contents[index + 1]
             parts = [*(follows.parts or []), *pending]
-            contents[place + 1] = types.Content(role=follows.role, parts=parts)
+            contents[index + 1] = types.Content(role=follows.role, parts=parts)
         elif pending:
-            contents.insert(place + 1, types.Content(role="user", parts=pending))
+            contents.insert(index + 1, types.Content(role="user", parts=pending))
 
 
 def _calls(content: types.Content) -> list[types.FunctionCall]:

@@ -53,12 +53,12 @@ def calls_last(events: list[Event], invocation_id: str) -> None:
     )
     if call is None:
         return
-    place = next(number for number, event in enumerate(events) if event is call)
-    notes = [event for event in events[place + 1 :] if _is_note(event, call)]
-    others = [event for event in events[place + 1 :] if not _is_note(event, call)]
-    events[place:] = [*notes, call, *others]
+    call_index = next(index for index, event in enumerate(events) if event is call)
+    notes = [event for event in events[call_index + 1 :] if _is_note(event, call)]
+    others = [event for event in events[call_index + 1 :] if not _is_note(event, call)]
+    events[call_index:] = [*notes, call, *others]
 
 
 def _is_note(event: Event, call: Event) -> bool:
-    same_place = (event.invocation_id, event.branch) == (call.invocation_id, call.branch)
-    return event.content is None and same_place and event.author != call.author
+    same_branch = (event.invocation_id, event.branch) == (call.invocation_id, call.branch)
+    return event.content is None and same_branch and event.author != call.author

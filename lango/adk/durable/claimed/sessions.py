@@ -15,7 +15,7 @@ from google.adk.sessions.session import Session
 from lango.adk.credentials.masking import Secrets
 from lango.adk.durable.calls.long_running import hide_marks
 from lango.adk.durable.calls.open_calls import calls_last
-from lango.adk.durable.journal import AgentPlace, is_end, mark, root_container
+from lango.adk.durable.journal import AgentPosition, is_end, mark, root_container
 from lango.adk.durable.output_key import complete_output
 from lango.adk.sessions.decode import compaction_of, scope_of
 from lango.adk.sessions.service import SessionServiceAdapter
@@ -65,7 +65,7 @@ class ClaimedSessions(SessionServiceAdapter):
         self.message_id: str | None = None
         """The id for the user's next message: it makes a repeated append a no-op."""
         self.output_keys: dict[str, str] = {}
-        self.places: dict[str, AgentPlace] = {}
+        self.agent_positions: dict[str, AgentPosition] = {}
         """The positions of the agents in this session's tree, for the journal."""
         self.secrets = Secrets()
         """What no event may have in clear."""
@@ -156,7 +156,7 @@ class ClaimedSessions(SessionServiceAdapter):
         ADK does not run a sequence, loop or parallel agent that has ended, but its after callback
         comes after that mark.
         """
-        root = root_container(self.places)
+        root = root_container(self.agent_positions)
         for event in session.events:
             if event.invocation_id == self.invocation_id and event.author == root and is_end(event):
                 event.actions.end_of_agent = None

@@ -22,13 +22,13 @@ def prepared(agent: LlmAgent, ctx: Context, node_input: Any) -> Event | None:
     if input_event is None or not events or events[-1] is not input_event:
         return input_event
     invocation_id = ctx.invocation_id
-    for place, event in enumerate(events[:-1]):
+    for index, event in enumerate(events[:-1]):
         same_node = (
             event.node_info.path == input_event.node_info.path
             and event.branch == input_event.branch
         )
         if event.invocation_id == invocation_id and same_node and event.content:
-            events.insert(place, events.pop())
+            events.insert(index, events.pop())
             break
     return input_event
 

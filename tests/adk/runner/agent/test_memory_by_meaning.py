@@ -73,8 +73,8 @@ async def opened(url: str) -> AsyncGenerator[Embedder]:
 
 
 @dataclass(frozen=True)
-class Place:
-    """A database and whose entries are in it."""
+class AppMemory:
+    """The memory of one app of a tenant, in a database."""
 
     url: str
     tenant: str
@@ -132,8 +132,8 @@ async def test_other_words_find_what_was_said(
     booked = "The accountant has booked it for this quarter."
     script = Script(booked, call("load_memory", query="programming bug"), "There was one.")
     root = script.agent("clerk", tools=[load_memory_tool])
-    place = Place(vector_url, tenant, app)
-    async with place.agent(root, embedder) as agent, place.agent(root) as by_words:
+    app_memory = AppMemory(vector_url, tenant, app)
+    async with app_memory.agent(root, embedder) as agent, app_memory.agent(root) as by_words:
         await remember(agent, tenant, "ann", *FACTS[:-1])
         await agent.run_and_collect(FACTS[-1], user="ann", session="one")
         await all_embedded(vector_url, app)
@@ -153,7 +153,7 @@ async def test_preload_memory_puts_it_before_the_model(
 ) -> None:
     script = Script("Noted.", "Lasagne!")
     root = script.agent("clerk", tools=[preload_memory_tool])
-    async with Place(vector_url, tenant, app).agent(root, embedder) as agent:
+    async with AppMemory(vector_url, tenant, app).agent(root, embedder) as agent:
         await agent.run_and_collect(FACTS[0], user="user", session="one")
         await all_embedded(vector_url, app)
         await agent.run_and_collect("What do you like to eat?", user="user", session="two")
@@ -167,7 +167,7 @@ async def test_no_search_fails_because_of_the_model(
     with embedding_server() as server:
         async with (
             opened(server.url) as embedder,
-            Place(vector_url, tenant, app).agent(Script().agent("clerk"), embedder) as agent,
+            AppMemory(vector_url, tenant, app).agent(Script().agent("clerk"), embedder) as agent,
         ):
             await remember(agent, tenant, "ann", *FACTS)
             server.status = 500
@@ -180,7 +180,7 @@ async def test_without_pgvector_no_query_is_sent(store_url: str, tenant: str, ap
     with embedding_server() as server:
         async with (
             opened(server.url) as embedder,
-            Place(store_url, tenant, app).agent(Script().agent("clerk"), embedder) as agent,
+            AppMemory(store_url, tenant, app).agent(Script().agent("clerk"), embedder) as agent,
         ):
             await remember(agent, tenant, "ann", *FACTS)
             assert await search(agent, "lasagne") == [FACTS[0]]

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tests.adk.runner.parity.features import FEATURES
-from tests.adk.runner.parity.places import InMemory, Snapshot, Stored, create, take, take_alone
 from tests.adk.runner.parity.processes import in_new_process
 from tests.adk.runner.parity.same import (
     Names,
@@ -18,6 +17,7 @@ from tests.adk.runner.parity.same import (
     state_only,
     visible,
 )
+from tests.adk.runner.parity.services import InMemory, Snapshot, Stored, create, take, take_alone
 from tests.adk.runner.parity.steps import Answer, Resume, Step
 from tests.adk.runner.scripted import unpaired
 
@@ -43,8 +43,8 @@ class Lockstep:
     async def begin(cls, feature: str, stored: Stored) -> Lockstep:
         """Both with a new session."""
         memory = InMemory()
-        for place in (stored, memory):
-            await create(place)
+        for services in (stored, memory):
+            await create(services)
         return cls(feature, stored, memory, Snapshot(), Snapshot())
 
     async def take(self, *steps: Step) -> None:
@@ -91,7 +91,7 @@ class Lockstep:
         kept = {event.id for event in window}
         assert window == [event for event in whole if event.id in kept]
         assert window[-1:] == whole[-1:]
-        gap = max((place for place, event in enumerate(whole) if event.id not in kept), default=0)
+        gap = max((index for index, event in enumerate(whole) if event.id not in kept), default=0)
         last = {event.invocation_id for event in whole[-1:]}
         pinned = last.union(self.ours.notes.call_invocations.values())
         for event in whole[:gap]:
@@ -109,7 +109,7 @@ class Lockstep:
                 return
         loaded = {event.id for event in self.ours.window}
         needed = [event for event in self.ours.whole if event.invocation_id == invocation]
-        left_out = [place for place, event in enumerate(needed) if event.id not in loaded]
+        left_out = [index for index, event in enumerate(needed) if event.id not in loaded]
         assert needed
         assert not left_out, f"of the {len(needed)} events that {step} needs"
 

@@ -47,8 +47,8 @@ def plain(events: Sequence[Event], names: Names | None = None) -> list[Plain]:
     """Events that are equal exactly if they say the same; `names` learns their ids."""
     names = {} if names is None else names
     ordered = _by_branch(events)
-    places = {event.timestamp: place for place, event in reversed(list(enumerate(ordered)))}
-    return [_plain(event, names, places) for event in ordered]
+    indexes = {event.timestamp: index for index, event in reversed(list(enumerate(ordered)))}
+    return [_plain(event, names, indexes) for event in ordered]
 
 
 def _by_branch(events: Sequence[Event]) -> list[Event]:
@@ -59,15 +59,15 @@ def _by_branch(events: Sequence[Event]) -> list[Event]:
     return ordered
 
 
-def _plain(event: Event, names: Names, places: dict[float, int]) -> Plain:
+def _plain(event: Event, names: Names, indexes: dict[float, int]) -> Plain:
     dumped = event.model_dump(mode="json", exclude_none=True, exclude={"timestamp"})
     if event.partial:
         _drop_shared(dumped)
     if event.content:
         dumped["content"] = plain_content(event.content)
     if compaction := event.actions.compaction:
-        dumped["actions"]["compaction"]["start_timestamp"] = places.get(compaction.start_timestamp)
-        dumped["actions"]["compaction"]["end_timestamp"] = places.get(compaction.end_timestamp)
+        dumped["actions"]["compaction"]["start_timestamp"] = indexes.get(compaction.start_timestamp)
+        dumped["actions"]["compaction"]["end_timestamp"] = indexes.get(compaction.end_timestamp)
     renamed: Plain = json.loads(rename(json.dumps(dumped), names))
     if renamed.get("long_running_tool_ids"):
         renamed["long_running_tool_ids"].sort()
@@ -106,11 +106,11 @@ def rename(text: str, names: Names) -> str:
 
 
 def difference(ours: Sequence[object], theirs: Sequence[object]) -> str:
-    """The first place where the two differ, or nothing."""
-    for place, (one, other) in enumerate(zip_longest(ours, theirs)):
+    """The first index where the two differ, with their difference there; or nothing."""
+    for index, (one, other) in enumerate(zip_longest(ours, theirs)):
         if one != other:
             lines = unified_diff(_lines(one), _lines(other), "ours", "theirs", n=9)
-            return f"{len(ours)} and {len(theirs)}, at {place}:\n" + "\n".join(lines)
+            return f"{len(ours)} and {len(theirs)}, at {index}:\n" + "\n".join(lines)
     return ""
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from tests.adk.runner.parity.features import FEATURES
 from tests.adk.runner.parity.lockstep import Lockstep
-from tests.adk.runner.parity.places import BUDGET, Stored
+from tests.adk.runner.parity.services import BUDGET, Stored
 from tests.adk.runner.parity.steps import sittings
 
 # ADK would have Sequential and Parallel agents written as a Workflow; people have them.

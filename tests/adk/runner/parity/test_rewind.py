@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from tests.adk.runner.parity.features import FEATURES
-from tests.adk.runner.parity.places import InMemory, Place, Snapshot, Stored, create, take
 from tests.adk.runner.parity.same import difference, plain, visible
+from tests.adk.runner.parity.services import InMemory, Services, Snapshot, Stored, create, take
 from tests.adk.runner.parity.steps import Fill, Notes, Rewind, Say
 
 PLAIN = FEATURES["rewind"]
@@ -32,7 +32,9 @@ async def test_a_rewind_beyond_the_window_is_refused(store_url: str, tenant: str
 async def test_state_given_at_creation(store_url: str, tenant: str) -> None:
     """ADK reads the state to return to from events alone; so it is here, for the same result."""
     given = {"given": "1", "user:given": "2", "app:given": "3"}
-    snapshots = [await _rewound(place, given) for place in (Stored(store_url, tenant), InMemory())]
+    snapshots = [
+        await _rewound(services, given) for services in (Stored(store_url, tenant), InMemory())
+    ]
     ours, theirs = snapshots
     assert ours.state == theirs.state
     assert ours.user_state == theirs.user_state
@@ -40,9 +42,9 @@ async def test_state_given_at_creation(store_url: str, tenant: str) -> None:
     assert not difference(events, expected), difference(events, expected)
 
 
-async def _rewound(place: Place, given: dict[str, Any]) -> Snapshot:
+async def _rewound(services: Services, given: dict[str, Any]) -> Snapshot:
     notes = Notes()
-    await create(place, given)
-    await take(place, PLAIN, notes, Say("one"))
-    await take(place, PLAIN, notes, Say("two", label="two"))
-    return await take(place, PLAIN, notes, Rewind("two"))
+    await create(services, given)
+    await take(services, PLAIN, notes, Say("one"))
+    await take(services, PLAIN, notes, Say("two", label="two"))
+    return await take(services, PLAIN, notes, Rewind("two"))

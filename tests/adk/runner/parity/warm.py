@@ -12,7 +12,7 @@ from sqlalchemy.dialects.sqlite import aiosqlite as sqlite_dialect
 from lango.adk.compat.contents import arrange, replace_arrange
 from lango.testing.wires import WIRES, WireServer
 from tests.adk.runner.parity.features import FEATURES
-from tests.adk.runner.parity.places import InMemory, create, take
+from tests.adk.runner.parity.services import InMemory, create, take
 from tests.adk.runner.parity.steps import Notes
 from tests.adk.runner.regressions.wire_talks import TalkConfig, say
 
@@ -22,9 +22,9 @@ DRIVERS = [aiosqlite, asyncpg, postgresql_dialect, sqlite_dialect]
 async def _warm() -> None:
     """ADK and the vendors' SDKs import as they go: a turn of each kind brings in all of it."""
     for name in ("confirmation", "workflow"):
-        place, notes = InMemory(), Notes()
-        await create(place)
-        await take(place, FEATURES[name], notes, *FEATURES[name].short[:2])
+        services, notes = InMemory(), Notes()
+        await create(services)
+        await take(services, FEATURES[name], notes, *FEATURES[name].short[:2])
     with TemporaryDirectory() as folder:
         for wire in WIRES:
             async with WireServer(wire) as server:

@@ -19,7 +19,7 @@ from lango.adk.sessions.service import SessionServiceAdapter
 from lango.adk.sessions.session import SessionAdapter
 from tests.adk.runner.parity.apps import APP
 from tests.adk.runner.parity.features import FEATURES, Feature
-from tests.adk.runner.parity.places import InMemory, Place, Stored, create, take
+from tests.adk.runner.parity.services import InMemory, Services, Stored, create, take
 from tests.adk.runner.parity.steps import SESSION, USER, Fill, Mark, Notes, Say, load, perform
 from tests.adk.runner.scripted import Request, ScriptedLlm, unpaired
 from tests.adk.runner.tools import look, remember
@@ -33,10 +33,10 @@ def stored(store_url: str, tenant: str) -> Stored:
     return Stored(store_url, tenant, token_budget=0)
 
 
-async def _say(place: Place, text: str, feature: Feature = PLAIN) -> list[Request]:
+async def _say(services: Services, text: str, feature: Feature = PLAIN) -> list[Request]:
     """The model requests of one turn, by a Runner and a service made for it."""
     notes = Notes()
-    await take(place, feature, notes, Say(text))
+    await take(services, feature, notes, Say(text))
     return notes.requests
 
 
@@ -95,8 +95,8 @@ def _counting() -> App:
 async def test_no_empty_turn_is_stored(stored: Stored) -> None:
     """An empty assistant turn made the bot repeat its previous answer."""
     feature, memory = Feature(_counting, (), ()), InMemory()
-    for place in (stored, memory):
-        await create(place)
+    for services in (stored, memory):
+        await create(services)
     for text in ("one", 'do remember {"key": "a", "value": "b"}', "hush", "two", "three"):
         ours, theirs = await _say(stored, text, feature), await _say(memory, text, feature)
         assert [_texts(request) for request in ours] == [_texts(request) for request in theirs]

@@ -325,7 +325,7 @@ async def test_a_long_result_is_kept_as_an_artifact(own: bool, sqlite_url: str) 
         await service.close()
 
 
-async def test_without_a_place_for_it_a_long_result_says_so() -> None:
+async def test_without_an_artifact_service_a_long_result_says_so() -> None:
     (answer,) = await ToolConversation(long_tool(MAX_OUTPUT)).say("do long {}")
     assert answer["truncated"] is True
     assert answer["note"].startswith("The rest of the output was not kept")

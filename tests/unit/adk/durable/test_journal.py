@@ -18,7 +18,7 @@ from lango.adk.durable.journal import (
     Journal,
     SequencePosition,
     Step,
-    agent_places,
+    agent_positions,
     mark,
     open_transfer,
     open_waits,
@@ -73,7 +73,7 @@ def marked(author: str, step: Step, *said: str, **temp: Any) -> Event:
 
 
 def run(root: BaseAgent, name: str, *events: Event, reopened: Any = ()) -> AgentRun:
-    return Journal(events, TURN, agent_places(root), reopened).run(name)
+    return Journal(events, TURN, agent_positions(root), reopened).run(name)
 
 
 def test_a_run_without_events_has_done_nothing() -> None:
@@ -272,6 +272,6 @@ def test_temporary_state_is_in_the_mark() -> None:
 
 
 def test_which_root_is_a_container() -> None:
-    assert root_container(agent_places(sequence("root", agent("a")))) == "root"
+    assert root_container(agent_positions(sequence("root", agent("a")))) == "root"
     nested = agent("root", sub_agents=[sequence("inner", agent("a"))])
-    assert root_container(agent_places(nested)) is None
+    assert root_container(agent_positions(nested)) is None

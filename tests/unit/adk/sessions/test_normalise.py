@@ -170,9 +170,9 @@ def test_values_are_made_storable_wherever_they_are(value: Any, stored: Any) -> 
     )
     clean = storable_event(given)
     [called], [answered] = clean.get_function_calls(), clean.get_function_responses()
-    places = (called.args, answered.response, clean.actions.state_delta, clean.custom_metadata)
-    for place in places:
-        assert differences({"v": stored}, place) == []
+    payloads = (called.args, answered.response, clean.actions.state_delta, clean.custom_metadata)
+    for payload in payloads:
+        assert differences({"v": stored}, payload) == []
 
 
 def test_texts_are_made_storable_wherever_they_are() -> None:

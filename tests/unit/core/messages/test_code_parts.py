@@ -10,7 +10,7 @@ CODE: JsonObject = {"executable_code": {"code": "print(1)", "language": "PYTHON"
 RAN: JsonObject = {"code_execution_result": {"outcome": "OUTCOME_OK", "output": "1"}}
 
 
-def test_they_keep_their_places() -> None:
+def test_they_keep_their_indexes() -> None:
     assert list(code_parts([TEXT, CODE, RAN])) == [
         CodePart(1, "code", "print(1)", language="python"),
         CodePart(2, "code_result", "1", outcome="ok"),

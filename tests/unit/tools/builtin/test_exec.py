@@ -69,8 +69,8 @@ async def test_the_machines_files_cannot_be_read(root: Path, path: str) -> None:
 
 @needs_bwrap
 async def test_the_folders_around_the_root_cannot_be_read(root: Path) -> None:
-    for place in (root.parent, root.parent / "outside.txt", Path(__file__).parents[3]):
-        result = await commands(root).run(["ls", str(place)])
+    for path in (root.parent, root.parent / "outside.txt", Path(__file__).parents[3]):
+        result = await commands(root).run(["ls", str(path)])
         assert result["exit_code"] != 0
     found = await shell(root, f"grep -rs {CANARY} / --exclude-dir=proc --exclude-dir=usr || true")
     assert found["stdout"] == ""

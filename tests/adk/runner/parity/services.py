@@ -1,4 +1,4 @@
-"""Where a session lives, and one step of a client there; importable by a new process."""
+"""Services on a database or in memory, and steps of a client; importable by a new process."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class InMemory:
         yield self.sessions, self.artifacts
 
 
-Place = Stored | InMemory
+Services = Stored | InMemory
 
 
 @dataclass
@@ -81,17 +81,17 @@ class Snapshot:
     tokens: int = 0
 
 
-async def create(place: Place, state: dict[str, Any] | None = None) -> None:
+async def create(services: Services, state: dict[str, Any] | None = None) -> None:
     """Begin the session."""
-    async with place.open() as (sessions, _):
+    async with services.open() as (sessions, _):
         await sessions.create_session(
             app_name=APP, user_id=USER, session_id=SESSION, state=state or {}
         )
 
 
-async def take(place: Place, feature: Feature, notes: Notes, *steps: Step) -> Snapshot:
+async def take(services: Services, feature: Feature, notes: Notes, *steps: Step) -> Snapshot:
     """Do some steps with services and Runners made for them, and look at the result."""
-    async with place.open() as (sessions, artifacts):
+    async with services.open() as (sessions, artifacts):
         notes.requests = []
         for step in steps:
             runner = Runner(
@@ -103,9 +103,9 @@ async def take(place: Place, feature: Feature, notes: Notes, *steps: Step) -> Sn
         return await _look(sessions, artifacts, notes)
 
 
-def take_alone(place: Stored, name: str, notes: Notes, *steps: Step) -> Snapshot:
+def take_alone(services: Stored, name: str, notes: Notes, *steps: Step) -> Snapshot:
     """The same as a whole program: what a new process runs."""
-    return asyncio.run(take(place, FEATURES[name], notes, *steps))
+    return asyncio.run(take(services, FEATURES[name], notes, *steps))
 
 
 async def _look(

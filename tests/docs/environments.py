@@ -1,4 +1,4 @@
-"""Where pages are followed: an address of one's own, and the environment of a reader."""
+"""For tests that follow a page: a free address, and the environment of a reader."""
 
 from __future__ import annotations
 
