@@ -87,9 +87,8 @@ async def _repaired(sessions: ClaimedSessions, session: Session) -> list[Event]:
     for repair in REPAIRS_OF_AGENTS if sessions.agent_positions else REPAIRS:
         own_events = [e for e in session.events if e.invocation_id == sessions.invocation_id]
         for event in list(repair(own_events, results)):
-            position = sessions.agent_positions.get(
-                event.author
-            )  # None: a deploy has removed the agent
+            position = sessions.agent_positions.get(event.author)
+            # An agent that a deploy has removed has no position.
             if is_end(event) and position is not None and not position.stores_end:
                 continue
             await sessions.append_event(session, event)

@@ -30,9 +30,8 @@ def turn_start(messages: Sequence[Message], events: Sequence[Event]) -> int:
         for index, message in enumerate(messages)
         if turn_messages and message == turn_messages[0]
     ]
-    if (
-        not indexes
-    ):  # an agent that gets its task from another agent does not see the user's message
+    if not indexes:
+        # An agent that gets its task from another agent does not see the user's message.
         return open_turn(messages)
     start = indexes[-min(turn_messages.count(turn_messages[0]), len(indexes))]
     earlier = {message for invocation, message in user_messages if invocation != turn}
