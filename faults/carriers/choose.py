@@ -57,6 +57,16 @@ def chosen_engine(database: Database, dead_after: float) -> LocalEngine | Tempor
     return made
 
 
+@contextmanager
+def on_database_alone() -> Generator[None]:
+    """Use neither the engine nor the bus of this run within the context."""
+    kept = {name: os.environ.pop(name) for name in (_ENGINE, _BUS) if name in os.environ}
+    try:
+        yield
+    finally:
+        os.environ.update(kept)
+
+
 class Striker:
     """Kills a server and restarts it, again and again, in a thread of its own."""
 

@@ -4,6 +4,7 @@ import asyncio
 import os
 import tempfile
 import warnings
+from importlib import import_module
 from pathlib import Path
 
 import aiosqlite
@@ -11,8 +12,10 @@ import asyncpg
 from sqlalchemy.dialects.postgresql import asyncpg as postgresql_dialect
 from sqlalchemy.dialects.sqlite import aiosqlite as sqlite_dialect
 
+from faults.carriers.choose import chosen_engine_name, on_database_alone
 from faults.turns.workspace import Workspace, turn_process
 from lango.adk.models.adapter import ModelAdapter
+from lango.turns.engine.choose import DATABASE
 from tests.support.databases import temporary_sqlite
 
 DRIVERS = [aiosqlite, asyncpg, postgresql_dialect, sqlite_dialect]
@@ -36,4 +39,9 @@ async def _warm() -> None:
 os.setpgid(0, 0)
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
-    asyncio.run(_warm())
+    # Temporal's client starts threads, which a fork does not copy: a process that has connected can
+    # start none that connects. So this one only imports it.
+    with on_database_alone():
+        asyncio.run(_warm())
+    if chosen_engine_name() != DATABASE:
+        import_module("lango.turns.engine.temporal")
