@@ -6,13 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from faults.covering_tests import CoveringTests
 from faults.mutations import (
     CHECKS,
     Mutation,
+    Verdict,
     done_before,
     drawn,
     first_failure,
     mutations_of,
+    tried,
 )
 from faults.results import ROOT
 
@@ -112,3 +115,27 @@ FAILED tests/turns/test_service.py::test_one[sqlite] - assert None
 """
     assert first_failure(output) == "tests/turns/test_service.py::test_one[sqlite]"
     assert first_failure("ERROR    lango.turns: no test\n1 error in 2.00s") is None
+
+
+@pytest.mark.parametrize("is_noticed", [True, False])
+def test_a_test_that_always_fails_hides_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_noticed: bool
+) -> None:
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # most of the time is theirs
+    monkeypatch.setenv("PYTEST_PLUGINS", "xdist.plugin")
+    package, tests = tmp_path / "lango/store", tmp_path / "tests/store"
+    for folder in (package, tests):
+        folder.mkdir(parents=True)
+    for folder in (package, package.parent):
+        (folder / "__init__.py").touch()
+    (package / "code.py").write_text("def one():\n    return 1\n")
+    expected = "1" if is_noticed else "one()"
+    (tests / "test_code.py").write_text(
+        "from lango.store.code import one\n"
+        "def test_a(): assert False\n"
+        f"def test_b(): assert one() == {expected}\n"
+    )
+    mutation = Mutation("lango/store/code.py", 2, "off by one", "    return 1", "    return 2")
+    verdict = tried(mutation, CoveringTests(tmp_path / "none"), tmp_path, 60.0, rows=False)
+    killed = Verdict("killed", "tests/store/test_code.py::test_b")
+    assert verdict == (killed if is_noticed else Verdict("survived"))

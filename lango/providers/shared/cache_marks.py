@@ -16,11 +16,10 @@ _USER_TURNS: Final = 2
 """The last one, for the next request, and the one that was last in the previous request."""
 
 
-def mark(body: JsonObject, *, cut: bool) -> JsonObject:
+def mark(body: JsonObject, *, cut: bool) -> None:
     """Put the marks into a Messages request; `cut`: the next request's messages start elsewhere."""
     for block in _ends(body, cut=cut):
         block[CACHE_CONTROL] = {"type": "ephemeral"}
-    return body
 
 
 def _ends(body: JsonObject, *, cut: bool) -> Iterator[JsonObject]:

@@ -80,6 +80,19 @@ async def test_a_function_that_may_run_once_is_tried_again_after_a_failure(store
     assert [text for _, _, text in after.history[0][1:]] == ["error ValueError"] * 2
 
 
+async def test_a_later_try_that_gives_nothing_takes_the_failure_back(sqlite_url: str) -> None:
+    runs: list[int] = []
+
+    async def run(node_input: Any) -> None:
+        del node_input
+        runs.append(1)
+        if len(runs) < 2:
+            raise ValueError("first")
+
+    after = await undisturbed(Sweep(lambda: _one_node(run), ["TURN one"], sqlite_url))
+    assert (after.turns, len(runs)) == (("completed",), 2)
+
+
 @pytest.mark.parametrize(
     ("point", "times"), [("ledger.finish.after", 1), ("append.after", 3), ("append.after", 4)]
 )

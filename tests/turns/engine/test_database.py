@@ -134,3 +134,23 @@ async def test_a_turn_that_starts_later_wakes_no_worker(monkeypatch: pytest.Monk
         running.engine.dispatch([later._replace(run_at=time.time() - 1)])
         await running.after(polls=1)
         assert running.worker.taken == [HEAD.session_pk]
+
+
+async def test_an_engine_ends_after_all_claims_that_it_cancels(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A claim that still runs after the engine could begin a turn without an owner."""
+    worker, ended = Taker(), list[int]()
+
+    async def take(session_pk: int) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0.01 * session_pk)  # it gives the claim back
+            ended.append(session_pk)
+
+    monkeypatch.setattr(worker, "take", take)
+    async with Running(worker, monkeypatch) as running:
+        running.engine.dispatch([HEAD._replace(session_pk=pk) for pk in (1, 5)])
+        await running.after(polls=1)
+    assert ended == [1, 5]
