@@ -52,11 +52,9 @@ class AgentPosition:
 
 def agent_positions(root: BaseNode) -> dict[str, AgentPosition]:
     """The positions of all agents of a tree, by name; names are unique in a tree."""
-    return (
-        {position.name: position for position in _positions_below(root)}
-        if isinstance(root, BaseAgent)
-        else {}
-    )
+    if not isinstance(root, BaseAgent):
+        return {}
+    return {position.name: position for position in _positions_below(root)}
 
 
 def _positions_below(agent: BaseAgent, parent: BaseAgent | None = None) -> Iterator[AgentPosition]:
